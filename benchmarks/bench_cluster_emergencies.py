@@ -141,7 +141,7 @@ class Reference(Parking):
     def _everything(self, view: ClusterView) -> Iterator[Action]:
         if view.now_s < EVENT_S + self.period_s:
             yield self._route(alarm=True, reserve=False)
-            yield from (Assign(each, 0) for each in np.flatnonzero(view.pool == 1).tolist())
+            yield from (Assign(each, 0) for each in np.flatnonzero(view.pool > 0).tolist())
         fastest = greatest(self.profiles.cluster.layouts[self._plan.layout])
         for number, state in enumerate(view.state.tolist()):
             if state == InstanceState.PARKED:

@@ -27,7 +27,9 @@ from benchmarks.verdict import Verdict, run_alone
 from testbed.cluster_loads import slot_estimate
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
+from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.profiles import Profiles
+from wastenot.serving.cluster.results import Work
 from wastenot.serving.cluster.runs import RunRecord, record_of, runs_of, simulated
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
@@ -93,6 +95,13 @@ def estimate_j(there: Scenario) -> float:
     return slot_estimate(Profiles(there.cluster, some), counts(load)[None])
 
 
+def all_on_bound_j(there: Scenario) -> float:
+    """Below which nobody is who keeps all GPUs on while requests come."""
+    load = load_parts_of(there, there.parts.traffic[0], 0)
+    work = sum((Work.of(each) for each in load.requests() if len(each)), start=Work())
+    return step_bound(work, there.cluster, on_s=load.duration_s)
+
+
 def row_of(record: RunRecord, single_j: float, took_s: float) -> str:
     """One line of the table."""
     ttft = "/".join("–" if each is None else f"{1e3 * each:.0f}" for each in record.ttft_p99_s)
@@ -116,9 +125,10 @@ def judge(verdict: Verdict, load: str) -> dict[str, Any]:
             if len(records) == 1:
                 print(f"  {load}: {records[run.policy].requests:,} requests, {there.cluster.gpus} GPUs (simulated)")
             print(row_of(records[run.policy], records["single-pool"].energy_j, time.perf_counter() - begun), flush=True)
-        oracle_j = estimate_j(there)
+        oracle_j, all_on_j = estimate_j(there), all_on_bound_j(there)
     ours, dynamo = records["parking"], records["dynamollm"]
     print(f"    oracle: no policy under {ours.bound_j / 1e6:.1f} MJ; with free changes about {oracle_j / 1e6:.1f} MJ")
+    print(f"    no policy that keeps all GPUs on under {all_on_j / 1e6:.1f} MJ")
     static_j = min(records[each].energy_j for each in FEW if each.startswith("best-static"))
     verdict.at_least(f"{load}: ours attains, in the class with the least", ours.worst_class, SHARE)
     verdict.at_least(f"{load}: ours saves of DynamoLLM's energy", 1 - ours.energy_j / dynamo.energy_j, 0.0)
@@ -130,6 +140,7 @@ def judge(verdict: Verdict, load: str) -> dict[str, Any]:
     return {
         "gpus": there.cluster.gpus,
         "oracle_j": plain(oracle_j),
+        "all_on_j": plain(all_on_j),
         "policies": [plain(short(each)) for each in records.values()],
     }
 

@@ -105,7 +105,12 @@ def cluster() -> str:
         lines.append([f"`{name}`", *cells])
     bounds = [f"{kept[load]['policies'][0]['bound_j'] / 1e6:,.1f} MJ" for load in LOADS]
     known = [f"{kept[load]['oracle_j'] / 1e6:,.1f} MJ" for load in LOADS]
-    lines += [["*lower bound*", *bounds], ["*estimate with perfect knowledge*", *known]]
+    on = [f"{kept[load]['all_on_j'] / 1e6:,.1f} MJ" if "all_on_j" in kept[load] else "–" for load in LOADS]
+    lines += [
+        ["*lower bound*", *bounds],
+        ["*lower bound with all GPUs on*", *on],
+        ["*estimate with perfect knowledge*", *known],
+    ]
     heads = [
         f"{words}, {kept[load]['gpus']:,} GPUs, {kept[load]['policies'][0]['requests']:,} requests"
         for load, words in LOADS.items()
@@ -116,13 +121,23 @@ def cluster() -> str:
 
 def unseen() -> str:
     """Traces that nothing was shaped on: those of each service that all GPUs keep together, and each that they do not."""
-    rows = read_json(SERVING / "cluster-unseen.json")["traces"]
-    names = ("all GPUs", "best-static", "dynamollm", "parking")
+    lines = [line for draw in read_json(SERVING / "cluster-unseen.json")["draws"] for line in _of_draw(draw["traces"])]
+    return table(" | ".join(["traces", "all GPUs, default clocks", *(f"`{name}`" for name in JUDGED[1:])]), lines)
+
+
+JUDGED = ("all GPUs", "best-static", "dynamollm", "parking")
+
+
+def _of_draw(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """Of one draw of the traces."""
     lines = []
     for service in dict.fromkeys(row["service"] for row in rows):
         kept = [row for row in rows if row["service"] == service and row["all GPUs"]["keeps"]]
         cells = [f"{service}, the {len(kept)} that all GPUs keep"]
-        for name in names:
+        for name in JUDGED:
+            if name not in rows[0]:
+                cells.append("–")
+                continue
             runs = [(row[name], 1 - row[name]["energy_j"] / row["all GPUs"]["energy_j"]) for row in kept]
             saved = sorted(saving for run, saving in runs if run["keeps"])
             cell = f"keeps {len(saved)}; at worst {percent(min(run['worst'] for run, _ in runs), 2)}"
@@ -131,10 +146,10 @@ def unseen() -> str:
         lines.append(cells)
     for row in rows:
         if not row["all GPUs"]["keeps"]:
-            told = ["; said so" if row[name].get("said_it_cannot") else "" for name in names]
-            cells = [percent(row[name]["worst"], 2) + more for name, more in zip(names, told, strict=True)]
+            cells = ["–" if name not in row else percent(row[name]["worst"], 2) for name in JUDGED]
+            cells[-1] += "; warned" if row.get("parking", {}).get("warned") else ""
             lines.append([f"{row['service']}, {row['shape']}", *cells])
-    return table("traces | all GPUs, default clocks | `best-static` | `dynamollm` | `parking`", lines)
+    return lines
 
 
 PAGES = (

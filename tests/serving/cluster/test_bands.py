@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from wastenot.serving.cluster.band import RIGHT, band_of, variations, varied_runs
+from wastenot.serving.cluster.beforehand import beforehand
+from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.model import ChangeTimes, Cluster
 from wastenot.serving.cluster.outcome import Comparison, compared
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
+from wastenot.serving.cluster.scenario_load import Known
 from wastenot.serving.model.band import Varied, band, idle_varied
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.model.requests import Requests
 from wastenot.serving.page.cluster_words import cautions_on
 from wastenot.serving.page.engine_words import band_text
 
@@ -78,6 +85,23 @@ def test_changes_are_run_again_and_idle_power_is_not(scenario: Scenario) -> None
 def test_parking_says_beforehand_what_it_keeps(scenario: Scenario) -> None:
     (found,) = beside(scenario)
     said = found.outcomes[1].records[0].beforehand
-    assert said is not None and said.keeps_per_s > 5 and said.known_worst_class == 1.0
+    assert said is not None and said.keeps_per_s > 5 and said.bursty_per_s is not None and not said.warns
+    assert said.keeps_per_s / 2 < said.bursty_per_s <= said.keeps_per_s  # independent requests are known
     assert found.outcomes[0].records[0].beforehand is None
     assert any(note.startswith("Before the run parking said") for note in cautions_on(scenario, found))
+
+
+def test_bursts_that_not_even_all_gpus_take_are_warned_of() -> None:
+    """Sixty requests at a time, with a prompt of 2,000 tokens each, on one GPU."""
+    engine = read_engine(ENGINE).engine()
+    cluster, count = Cluster((engine,), 1, ChangeTimes((35.0,)), gpus_per_host=1), 1200
+    evenly = np.arange(count) / 2
+    tokens = np.full(count, 2000), np.full(count, 50)
+    rate = np.zeros(COUNT)
+    rate[6] = 2.0
+    calm, bursty = (
+        beforehand(cluster, 0, 8.0, Known(Requests(arrival_s, *tokens), rate, rate, rate, rate[None]))
+        for arrival_s in (evenly, np.floor(evenly / 30) * 30)
+    )
+    assert calm.bursty_per_s is not None and calm.bursty_per_s > 4.0 and not calm.warns
+    assert bursty.bursty_per_s is not None and bursty.bursty_per_s < 1.0 and bursty.warns

@@ -13,6 +13,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.serving.cluster.demand import Demand
+from wastenot.serving.cluster.frontiers import InstanceFrontier
 from wastenot.serving.cluster.model import Cluster, ClusterView
 from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.pools import PARTITIONS, planned
@@ -106,7 +107,9 @@ def test_no_run_needs_less_than_the_bound(small_cluster: Cluster, layout: int, s
     count = 16 // small_cluster.layouts[layout].gpus
     plan = Fixed("", (Placed(0, layout, count, setting),), ((0,),) * COUNT)
     generous = replace(small_cluster, deadlines=Deadlines(ttft_s=(9.0, 9.0, 9.0), tbt_s=9.0))
-    assert simulate_cluster(load, generous, plan).total_energy_j > step_bound(Work.of(load), generous)
+    served, work = simulate_cluster(load, generous, plan), Work.of(load)
+    assert small_cluster.gpus == 16  # all are on
+    assert served.total_energy_j > step_bound(work, generous, on_s=served.end_s) > step_bound(work, generous)
 
 
 def test_the_bound_rises_with_tighter_deadlines_and_more_load(small_cluster: Cluster) -> None:
@@ -115,7 +118,10 @@ def test_the_bound_rises_with_tighter_deadlines_and_more_load(small_cluster: Clu
     hasty = replace(small_cluster, deadlines=Deadlines(tbt_s=0.02))
     assert step_bound(Work.of(load), generous) < step_bound(Work.of(load), hasty)
     assert step_bound(Work.of(load.part(0.0, 60.0)), small_cluster) < step_bound(Work.of(load), small_cluster)
-    assert step_bound(Work.of(load.part(0.0, 0.0)), small_cluster) == 0.0
+    nothing = Work.of(load.part(0.0, 0.0))
+    assert step_bound(nothing, small_cluster) == 0.0
+    idle_w = small_cluster.gpus * small_cluster.layouts[0].idle_gpu_w
+    assert step_bound(nothing, small_cluster, on_s=10.0) == pytest.approx(10.0 * idle_w)
 
 
 @pytest.mark.slow
@@ -131,3 +137,21 @@ def test_the_estimate_is_of_the_cheapest_rate_in_each_slot(profiles: Profiles, r
 def test_the_estimate_is_above_the_bound(profiles: Profiles, past: Requests, blend: FloatArray) -> None:
     estimate_j = slot_estimate(profiles, len(past) * blend[None], partitions=PARTITIONS[:1])
     assert estimate_j > step_bound(Work.of(past), profiles.cluster)
+
+
+def test_a_load_that_one_layout_cannot_take_counts_for_none(small_cluster: Cluster, past: Requests) -> None:
+    """One GPU takes a request a second for 100 W; two together take half as many for 101 W."""
+
+    class Known(Profiles):
+        def frontier(self, layout: int, rate_per_s: FloatArray, **_: object) -> InstanceFrontier:
+            engine, capacity = self.cluster.layouts[layout], 1.0 if layout == 0 else 0.5
+            engine = replace(engine, tables=replace(engine.tables, idle_power_w=0.0 * engine.tables.idle_power_w))
+            one = np.ones(1)
+            return InstanceFrontier(
+                engine, self.mix(rate_per_s), capacity * one, np.zeros(1, int), (100.0 + layout) * one, one
+            )
+
+    known = Known(replace(small_cluster, layouts=small_cluster.layouts[:2]), past)
+    rate = np.full(COUNT, 3.0 / COUNT)
+    assert planned(known, rate, rate, swing=(0.5, 1.0)).layout == 0
+    assert planned(known, rate, rate, swing=(0.5, 1.0, 4.0)).layout == 0  # of 12 requests a second two GPUs each take 4

@@ -22,25 +22,29 @@ from wastenot.serving.model.step_costs import StepCosts
 _CHUNKS = (0.0, 1.0, 64.0, 128.0, 256.0, 384.0, 512.0, 768.0, 1024.0, 1536.0, 2048.0, 3072.0, 4096.0)
 
 
-def step_bound(work: Work, cluster: Cluster) -> float:
+def step_bound(work: Work, cluster: Cluster, *, on_s: float = 0.0) -> float:
     """Joules below which no policy does the work of a load with these layouts.
 
     Args:
         work: of the load.
         cluster: with its layouts and deadlines.
+        on_s: for policies that keep all GPUs on, how long: what they draw idle counts, and of a step what is above it.
 
     Raises:
         BadInputError: no step of any layout is short enough for the deadlines.
     """
     from scipy.optimize import linprog  # takes half a second to import
 
+    idle_j = on_s * cluster.gpus * cluster.layouts[0].idle_gpu_w
     if not work.requests:
-        return 0.0
+        return idle_j
     prompts, answers, context = work.prompts, work.answers, work.contexts / max(work.answers, 1.0)
     late = 1 - cluster.deadlines.share
     chunk, batch, energy, in_time = (
         np.concatenate(parts)
-        for parts in zip(*(_steps(each, context, cluster.deadlines.tbt_s) for each in cluster.layouts), strict=True)
+        for parts in zip(
+            *(_steps(each, context, cluster.deadlines.tbt_s, on_s > 0) for each in cluster.layouts), strict=True
+        )
     )
     # At least all prompts and answers; of the answers' tokens at most a share in steps that last too long.
     found = linprog(
@@ -51,10 +55,12 @@ def step_bound(work: Work, cluster: Cluster) -> float:
     )
     if not found.success:
         raise BadInputError("no step of any layout is short enough for the deadlines; allow more time between tokens")
-    return float(found.fun or 0.0)
+    return float(found.fun or 0.0) + idle_j
 
 
-def _steps(engine: Engine, context: float, tbt_s: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def _steps(
+    engine: Engine, context: float, tbt_s: float, above_idle: bool
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Steps of an engine: tokens of prompts, sequences that decode, energy, and whether a step is short enough."""
     tables = engine.tables
     most = min(float(engine.most_step_tokens), float(tables.prefill_tokens[-1]))
@@ -71,6 +77,8 @@ def _steps(engine: Engine, context: float, tbt_s: float) -> tuple[FloatArray, Fl
     decode_s, decode_j = costs.decode(np.maximum(batch, 1.0), np.full(len(batch), context))
     time_s, energy_j = np.where(chunk > 0, mixed_s, decode_s), np.where(chunk > 0, mixed_j, decode_j)
     time_s, energy_j = time_s + engine.overhead_s, energy_j + engine.overhead_s * tables.idle_power_w[:, None]
+    if above_idle:
+        energy_j = energy_j - time_s * engine.gpus * engine.idle_gpu_w
     in_time = (time_s <= tbt_s) | (batch == 0)
     settings = len(tables.settings)
     return np.tile(chunk, settings), np.tile(batch, settings), energy_j.ravel(), in_time.ravel()

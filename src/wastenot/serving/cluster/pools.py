@@ -80,6 +80,7 @@ def planned(
     gpus: int | None = None,
     spare_gpu_w: float = 0.0,
     swing: Sequence[float] = SWING,
+    all_awake: bool = False,
 ) -> PoolPlan:
     """The layout of least power while its instances follow the load; where GPUs are too few, the one that carries most.
 
@@ -90,6 +91,8 @@ def planned(
         gpus: that may be used; all of the cluster by default.
         spare_gpu_w: what a GPU draws that no instance runs on.
         swing: multiples of the load between which it varies; the plan's instances are those for the load itself.
+        all_awake: instances that are not needed take what the others have no room for at once, so that the load of each is
+            as even as that of all.
 
     Raises:
         BadInputError: no layout keeps the deadlines at any load.
@@ -98,27 +101,29 @@ def planned(
     gpus = cluster.gpus if gpus is None else gpus
     blend = rate_per_s if rate_per_s.sum() > 0 else np.ones(COUNT)
     rate, upper = float(rate_per_s.sum()), float(upper_per_s.sum())
-    plans: list[tuple[float, PoolPlan]] = []
+    plans: list[tuple[FloatArray, PoolPlan]] = []
     takes: list[tuple[float, PoolPlan]] = []
     for layout, engine in enumerate(cluster.layouts):
-
-        def known(count: int, layout: int = layout) -> InstanceFrontier:
-            return profiles.frontier(layout, blend, together=count, ladders=True)
-
         most = gpus // cluster.gpus_per_host * (cluster.gpus_per_host // engine.gpus)
         most += gpus % cluster.gpus_per_host // engine.gpus
+
+        def known(count: int, layout: int = layout, most: int = most) -> InstanceFrontier:
+            return profiles.frontier(layout, blend, together=most if all_awake else count, ladders=True)
+
         if not most:
             continue
         spare_w = spare_gpu_w * (gpus - engine.gpus * np.arange(most + 1))
         power = power_by_count(known, rate, upper, most) + spare_w
         count, full = int(power.argmin()), known(most)
         if np.isfinite(power[count]):
-            swung = [(power_by_count(known, each * rate, each * upper, most) + spare_w).min() for each in swing]
-            swung_w = float(np.mean([each for each in swung if np.isfinite(each)]))
-            plans.append((swung_w, PoolPlan(layout, count, blend, float(power[count]))))
+            swung_w = [(power_by_count(known, each * rate, each * upper, most) + spare_w).min() for each in swing]
+            plans.append((np.array(swung_w), PoolPlan(layout, count, blend, float(power[count]))))
         if full.capacity_per_s:
             plan = PoolPlan(layout, most, blend, most * float(full.power_w[-1]))
             takes.append((-most * full.capacity_per_s, plan))
     if not plans and not takes:
         raise BadInputError("no layout meets the deadlines at any load; allow more time or fewer tokens per step")
-    return min(plans or takes, key=lambda each: each[0])[1]
+    if not plans:
+        return min(takes, key=lambda each: each[0])[1]
+    can = np.isfinite([swung_w for swung_w, _ in plans]).all(axis=0)  # a load that one cannot take says nothing of power
+    return min(plans, key=lambda each: float(each[0][can].mean()) if can.any() else float(each[1].power_w))[1]

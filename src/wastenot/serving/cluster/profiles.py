@@ -14,8 +14,9 @@ from wastenot.serving.cluster.mixes import Mix, evenly, mix_of_classes
 from wastenot.serving.cluster.model import Cluster
 from wastenot.serving.model.requests import Requests
 
-_KINDS = 32
-"""Of requests that stand for a class."""
+_KINDS, _MANY = 32, 256
+"""Of requests that stand for a class; and where rules are tried, for which the longest prompts count: beside a prompt of
+many steps all that decode get late tokens. With 32 a trial showed none where 200 requests of Azure's trace had some."""
 TOGETHER = np.array([1, 2, 4, 8, 16])
 """Instances behind one router that are told apart: the more there are, the more even is the load of each."""
 _GRAIN, _FINE = 20, 200
@@ -43,22 +44,23 @@ class Profiles:
     points: int = 12
     share: float = 0.995
     misses: float = 1.0
-    _kinds: list[tuple[FloatArray, FloatArray]] = field(init=False, repr=False)
+    _kinds: dict[int, list[tuple[FloatArray, FloatArray]]] = field(init=False, repr=False)
     _known: dict[_Key, InstanceFrontier] = field(init=False, repr=False, default_factory=dict)
     _capacities: dict[int, FloatArray] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._kinds = _kinds_of(self.lengths, self.cluster.classes)
+        self._kinds = {kinds: _kinds_of(self.lengths, self.cluster.classes, kinds) for kinds in (_KINDS, _MANY)}
 
-    def mix(self, rate_per_s: FloatArray) -> Mix:
-        """What requests of classes at these rates are like; shape (9,)."""
+    def mix(self, rate_per_s: FloatArray, *, many: bool = False) -> Mix:
+        """What requests of classes at these rates are like, the longest included where there are many kinds; shape (9,)."""
+        kinds = self._kinds[_MANY if many else _KINDS]
         there = np.flatnonzero(rate_per_s > 0)
         share = rate_per_s[there] / rate_per_s[there].sum()
-        counts = [len(self._kinds[each][0]) for each in there]
+        counts = [len(kinds[each][0]) for each in there]
         return Mix(
-            np.concatenate([self._kinds[each][0] for each in there]),
-            np.concatenate([self._kinds[each][1] for each in there]),
-            np.concatenate([np.full(kinds, some / kinds) for kinds, some in zip(counts, share, strict=True)]),
+            np.concatenate([kinds[each][0] for each in there]),
+            np.concatenate([kinds[each][1] for each in there]),
+            np.concatenate([np.full(count, some / count) for count, some in zip(counts, share, strict=True)]),
         )
 
     def frontier(
@@ -95,7 +97,7 @@ class Profiles:
             else:
                 settings = (len(engine.tables.settings) - 1,) if full_speed else None
                 made = partial(frontier, settings=settings, points=self.points)
-            mix, deadlines = self.mix(blend.astype(np.float64)), self.cluster.deadlines
+            mix, deadlines = self.mix(blend.astype(np.float64), many=ladders), self.cluster.deadlines
             self._known[key] = made(engine, mix, deadlines, share=share, together=together)
         return self._known[key]
 
@@ -114,7 +116,7 @@ class Profiles:
         return self._capacities[layout]
 
 
-def _kinds_of(requests: Requests, classes: RequestClasses) -> list[tuple[FloatArray, FloatArray]]:
+def _kinds_of(requests: Requests, classes: RequestClasses, kinds: int) -> list[tuple[FloatArray, FloatArray]]:
     """Prompts and answers that stand for each class: some that were seen, or typical ones."""
     of = classes.of(requests.prompt_tokens, requests.output_tokens)
     found = []
@@ -127,6 +129,6 @@ def _kinds_of(requests: Requests, classes: RequestClasses) -> list[tuple[FloatAr
             found.append((mix.prompt_tokens, mix.output_tokens))
             continue
         order = own[np.lexsort((requests.output_tokens[own], requests.prompt_tokens[own]))]
-        some = order[evenly(len(order), _KINDS)]
+        some = order[evenly(len(order), kinds)]
         found.append((requests.prompt_tokens[some].astype(np.float64), requests.output_tokens[some].astype(np.float64)))
     return found

@@ -15,7 +15,7 @@ from wastenot.serving.cluster.seen_load import SeenLoad, carried
 from wastenot.serving.control.instance import Event, Instance, Rules, Tell, words
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.by_metrics import LENGTHS_OVER_S, RATE_OVER_S
+from wastenot.serving.policies.by_metrics import LENGTHS_OVER_S, RATE_OVER_S, safely_per_s
 
 _MOST = 4096
 _BEYOND = (1.0, 1.1, 1.25, 1.5, 2.0)  # times the fewest instances: more of them may draw less, at lower clocks
@@ -144,12 +144,11 @@ def together(instances: Sequence[Instance]) -> SeenLoad | None:
     """
     heard = [(each, each.policy.load) for each in instances if each.state == "controlled" and each.policy.load is not None]
     rates: list[tuple[float, SeenLoad]] = []
-    total = []
+    counted: list[tuple[float, float]] = []
     for seconds in (RATE_OVER_S, LENGTHS_OVER_S):
         counts = [each.policy.recent.come(seconds) for each, _ in heard]
-        come = sum(count for count, _ in counts)
-        rate = sum(count / over_s for count, over_s in counts)
-        total.append(rate * (1.0 + (2.0 * math.sqrt(come) + 1.0) / come) if come > 0.0 else 0.0)
+        come, rate = sum(count for count, _ in counts), sum(count / over_s for count, over_s in counts)
+        counted.append((come, come / rate if rate > 0.0 else seconds))
         rates = [(count / over_s, load) for (count, over_s), (_, load) in zip(counts, heard, strict=True)]
     weight = sum(rate for rate, _ in rates)
     if not weight > 0.0:
@@ -159,4 +158,4 @@ def together(instances: Sequence[Instance]) -> SeenLoad | None:
         return float(sum(getattr(load, name) * rate for rate, load in rates) / weight)
 
     longest = max(load.long_prompt_tokens for rate, load in rates if rate > 0.0)
-    return SeenLoad(max(total), mean("prompt_tokens"), longest, mean("output_tokens"), mean("context"))
+    return SeenLoad(safely_per_s(*counted), mean("prompt_tokens"), longest, mean("output_tokens"), mean("context"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.pages.formatting import duration, number, percent
+from wastenot.pages.formatting import duration, number
 from wastenot.serving.cluster.outcome import Outcome
 from wastenot.serving.cluster.scenario import Scenario
 
@@ -20,14 +20,11 @@ def beforehand_text(scenario: Scenario, outcome: Outcome, traffic: str) -> str |
         came, bins = [sum(row) for row in run.timeline.arrivals], max(round(60.0 / run.timeline.bin_s), 1)
         bin_s = bins * run.timeline.bin_s
         busiest = max(busiest, *(sum(came[at : at + bins]) / bin_s for at in range(len(came))))
-    keeps, known = min(each.keeps_per_s for each in said), [each.known_worst_class for each in said]
-    least = min((each for each in known if each is not None), default=1.0)
-    cannot = (
-        " It cannot meet them where as much comes at once as in what is known: there all GPUs at the maximum clock met "
-        f"those of {percent(least, 2)} of the worst class."
-    )
+    keeps, bursty = min(each.keeps_per_s for each in said), [each.bursty_per_s for each in said]
+    least = min((each for each in bursty if each is not None), default=keeps)
+    as_known = f", and up to {number(least, 3)} where they come in such bursts" if least < keeps else ""
+    warning = " It warned that not much more than is known can be met." if any(each.warns for each in said) else ""
     return (
         f"Before the run {outcome.policy} said that it meets the deadlines up to {number(keeps, 3)} requests/s of lengths "
-        f"like those known{rise}.{cannot if least < scenario.parts.run.attain else ''} The busiest {duration(bin_s)} had "
-        f"{number(busiest, 3)}."
+        f"like those known{as_known}{rise}.{warning} The busiest {duration(bin_s)} had {number(busiest, 3)}."
     )

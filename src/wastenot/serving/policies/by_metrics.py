@@ -22,10 +22,9 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.simulation.policy import Choice, View
 
 RATE_OVER_S = 10.0
-"""Over which requests are counted for their rate: bursts shall show. Of N that came, N + 2 √N + 1 are assumed, two standard
-deviations of a Poisson count, so that at 4 requests/s the load is taken for a third more than it is."""
+"""Over which a change of the rate is looked for: requests so counted are believed where chance does not explain them."""
 LENGTHS_OVER_S = 120.0
-"""Over which lengths are averaged: they change slowly."""
+"""Over which lengths are averaged, and the usual rate: they change slowly."""
 _LEAST_REQUESTS = 5.0  # from which lengths are believed: the mean of 5 lengths has an error of half their spread
 
 
@@ -60,7 +59,6 @@ class Recent:
         now, first = self.readings[-1][1], self.readings[0][1]
         if now.ttft is None or first.ttft is None:
             return None
-        come, over_s = self.come(RATE_OVER_S)
         self._see_lengths()
         if self._prompt_tokens is None or self._output_tokens is None:
             return None
@@ -68,7 +66,7 @@ class Recent:
         mean, output = min(self._prompt_tokens, most), min(self._output_tokens, most)
         longest = mean if self._long_prompt_tokens is None else max(self._long_prompt_tokens, mean)
         return SeenLoad(
-            rate_per_s=(come + 2.0 * math.sqrt(come) + 1.0) / over_s / now.engines,
+            rate_per_s=safely_per_s(self.come(RATE_OVER_S), self.come(LENGTHS_OVER_S)) / now.engines,
             prompt_tokens=mean,
             long_prompt_tokens=min(longest, most),
             output_tokens=output,
@@ -113,6 +111,23 @@ class Recent:
             return 0.0
         tokens = now.cache_tokens or float(engine.cache_blocks * engine.block_tokens)
         return now.cache_used * tokens / now.running
+
+
+def safely_per_s(lately: tuple[float, float], usually: tuple[float, float]) -> float:
+    """The rate of requests that came, on the safe side of the chance of their count alone.
+
+    Of N that came usually, N + 2 √N + 1 are assumed, two standard deviations of a Poisson count; the same of what came
+    lately only where that is over two standard deviations away. How requests bunch together by chance is no part of their
+    rate: the profile's chain of batches and the margin of each batch have it (``cluster/seen_load.py``).
+
+    Args:
+        lately: requests, and the seconds over which they were counted.
+        usually: the same over a longer time.
+    """
+    (few, few_s), (many, many_s) = lately, usually
+    expected = few_s * many / many_s
+    come, over_s = lately if abs(few - expected) > 2.0 * math.sqrt(expected) else usually
+    return (come + 2.0 * math.sqrt(come) + 1.0) / over_s
 
 
 def quantile_since(now: LatencyCounts | None, then: LatencyCounts | None, share: float) -> tuple[float, float | None]:
