@@ -23,7 +23,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ from wastenot.serving.model.engine import Engine
 
 SLOWER, MOST_PER_S, DAYS, SLOTS_A_DAY = 20.0, 4.5, 2, 288
 LIE_S, HANG_S, TTFT_S, TBT_S, PORT = 20.0, 60.0, 2.5, 0.5, 8130
+LOOSER = 10.0
+"""Deadlines of the lives in which controller or server are killed, so that a clock is locked on a busy machine too."""
 RULES = Rules(Deadlines((TTFT_S,), (), tbt_s=TBT_S), dry_run=False)
 CURVE = BESIDE / "serving" / "azure2024_week_conv_rpm_digitised.csv"
 ENGINE = DATA / "serving" / "llama-8b-sim-h200.json"
@@ -62,7 +64,7 @@ class Run:
     def __init__(self, stand_in: StandIn, folder: Path, engine: Engine, seconds: float) -> None:
         self.stand_in, self.folder, self.engine = stand_in, folder, engine
         self.locked: list[tuple[float, float]] = []  # Unix time, and the clock from then on; infinite: the driver's
-        self.lives, self.ends = 0, threading.Event()
+        self.rules, self.ends = list[Rules](), threading.Event()
         self.server = PacedVllm(folder, PORT)
         rates = read_curve(CURVE).rate_per_s[: DAYS * SLOTS_A_DAY]
         self.clients = CurveClients(self.server.url, rates * (MOST_PER_S / rates.max()), seconds / len(rates))
@@ -102,17 +104,24 @@ class Run:
         """How long after a begin the clock was the driver's."""
         return next((after_s for after_s, clock in self.clocks(begin_s, time.time()) if np.isinf(clock)), None)
 
-    def control(self) -> None:
-        """Another life of the controller."""
-        self.lives += 1
+    @property
+    def clock_mhz(self) -> float | None:
+        """That the GPU is locked to; ``None`` for the driver's."""
+        clock = self.locked[-1][1]
+        return None if np.isinf(clock) else clock
+
+    def control(self, looser: float = 1.0) -> None:
+        """Another life of the controller, with deadlines so many times as long."""
+        deadlines = Deadlines((looser * TTFT_S,), (), tbt_s=looser * TBT_S)
+        self.rules.append(replace(RULES, deadlines=deadlines))
         environment = self.stand_in.environment(
-            WASTENOT_STATE=f"{self.folder}/state", WASTENOT_READ_ONLY="0", CONTROL_LOG=f"{self.folder}/{self.lives}.log"
+            WASTENOT_STATE=f"{self.folder}/state", WASTENOT_READ_ONLY="0", CONTROL_LOG=f"{self.folder}/{len(self.rules)}.log"
         )
         environment.pop("WASTENOTD_SOCKET", None)
         command = [
             sys.executable, "-m", "testbed.logged_control", "serve", "control", f"{self.folder}/engine.json",
-            "--instance", f"{self.proxy.url}=nvidia:0", "--ttft", f"{TTFT_S}s", "--tbt", f"{TBT_S}s", "--assumed-clocks",
-            "--allow-clock-control", "--metrics-port", f"{self.port}",
+            "--instance", f"{self.proxy.url}=nvidia:0", "--ttft", f"{looser * TTFT_S}s", "--tbt", f"{looser * TBT_S}s",
+            "--assumed-clocks", "--allow-clock-control", "--metrics-port", f"{self.port}",
         ]  # fmt: skip
         with (self.folder / "control.txt").open("a") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=ROOT)
@@ -122,6 +131,13 @@ class Run:
         self.ends.set()
         self.process.kill()
         self.server.end()
+
+    def again(self, looser: float = 1.0) -> None:
+        """End the controller as people do, and begin its next life."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+        self.control(looser)
+        self.until_controlled()
 
     def told(self, name: str) -> float:
         """What the controller's own metrics say; not a number while there are none."""
@@ -133,7 +149,7 @@ class Run:
     def until_controlled(self) -> None:
         """Wait until the clocks are chosen from the metrics, a minute at most until one is locked, and a while more."""
         until_s = time.monotonic() + 60.0
-        while self.told("controlled") != 1.0 or (np.isinf(self.locked[-1][1]) and time.monotonic() < until_s):
+        while self.told("controlled") != 1.0 or (self.clock_mhz is None and time.monotonic() < until_s):
             assert self.process.poll() is None, (self.folder / "control.txt").read_text()
             time.sleep(0.5)
         time.sleep(10.0)
@@ -161,7 +177,7 @@ def main(verdict: Verdict, seconds: float = 2400.0) -> None:
 
 def ran(run: Run, seconds: float) -> dict[str, Any]:
     """A third of the time as it is, then a kill, lies, a server that hangs, one that is started again, the rest as it is."""
-    begun_s, faults = time.time(), dict[str, float | None]()
+    begun_s, faults, locked = time.time(), dict[str, float | None](), dict[str, float | None]()
     run.control()
     run.until_controlled()
     calm_s, energy = time.time(), run.energy()
@@ -170,13 +186,14 @@ def ran(run: Run, seconds: float) -> dict[str, Any]:
     calm = [(calm_s, time.time())]
 
     def fault(name: str, begin: Callable[[], object], seconds: float, end: Callable[[], object]) -> None:
-        begun_s = time.time()
+        begun_s, locked[name] = time.time(), run.clock_mhz
         begin()
         time.sleep(max(begun_s + seconds - time.time(), 0.0))
         faults[name] = run.free_after_s(begun_s)
         end()
-        print(f"    {name}: {faults[name]}", flush=True)
+        print(f"    {name} at {locked[name]} MHz: {faults[name]}", flush=True)
 
+    run.again(LOOSER)
     fault("controller killed", run.process.kill, 10.0, run.process.wait)
     run.control()
     run.until_controlled()
@@ -186,8 +203,9 @@ def ran(run: Run, seconds: float) -> dict[str, Any]:
     fault("server hangs", lambda: run.server.signal(signal.SIGSTOP), HANG_S, lambda: run.server.signal(signal.SIGCONT))
     run.until_controlled()
     time.sleep(HANG_S)
+    run.again(LOOSER)
     fault("server killed", run.server.end, 15.0, run.server.start)
-    run.until_controlled()
+    run.again()
     calm_s = time.time()
     time.sleep(max(begun_s + seconds - calm_s, 90.0))
     calm.append((calm_s, time.time()))
@@ -195,11 +213,12 @@ def ran(run: Run, seconds: float) -> dict[str, Any]:
     run.process.send_signal(signal.SIGTERM)
     run.process.wait()
     run.clients.end()
-    lives = [asdict(decided_again(read_log(run.folder / f"{life + 1}.log"), run.engine, RULES)) for life in range(run.lives)]
+    logs = [(read_log(run.folder / f"{life}.log"), rules) for life, rules in enumerate(run.rules, 1)]
+    lives = [asdict(decided_again(log, run.engine, rules)) for log, rules in logs]
     return {
         "seconds": time.time() - begun_s, "alive": alive, "left_free": bool(np.isinf(run.locked[-1][1])), "lives": lives,
-        "faults": faults, "energy": energy, "ends": Counter(each.outcome for each in run.clients.streams),
-        "served": [served(run, *each) for each in calm],
+        "faults": faults, "locked_mhz": locked, "energy": energy,
+        "ends": Counter(each.outcome for each in run.clients.streams), "served": [served(run, *each) for each in calm],
     }  # fmt: skip
 
 
@@ -235,6 +254,8 @@ def judge(verdict: Verdict, found: dict[str, Any]) -> None:
     for fault, after_s in found["faults"].items():
         limit_s = LIES[fault][1] if fault in LIES else 2.0 if fault == "controller killed" else 10.0
         verdict.at_most(f"{fault}: default clocks after, s", np.inf if after_s is None else after_s, limit_s)
+    for fault in ("controller killed", "server killed"):
+        verdict.at_least(f"{fault}: MHz locked before", found["locked_mhz"][fault] or 0.0, 1.0)
     for calm in found["served"]:
         verdict.at_least("first tokens in time", calm["first_in_time"], RULES.deadlines.share)
         verdict.at_least("tokens in time", calm["tokens_in_time"], RULES.deadlines.share)
