@@ -131,4 +131,6 @@ def test_a_study_of_an_earlier_schema_gets_one_line(study):
     with sqlite3.connect(study.folder / "my.db") as connection:
         connection.execute("UPDATE wastenot_study SET schema_version = 1")
     connection.close()
-    assert "early wastenot (schema 1; this one reads 10); measure again" in study.refuse("kernel", "plan", "--study", "my.db")
+    assert "early wastenot (schema 1; this one reads 10); measure again" in study.refuse(
+        "kernel", "plan", "--study", "my.db"
+    )

@@ -126,8 +126,8 @@ def test_errors_on_few_clocks_are_those_of_shapes_that_the_same_values_chose():
         time = ((core * clocks[0] / clocks) ** sharpness + 1.0) ** (1.0 / sharpness)
         energy = time * (60.0 + 100.0 * (clocks / 1380.0) ** 2)
         requested = np.where(np.arange(6) == 0, np.nan, clocks)
-        setting = (np.tile(column, 24) for column in (requested, 0.0 * requested + 877.0, np.full(6, np.nan)))
-        table = Table("roofline", np.repeat(np.arange(24), 6), *setting, time.ravel(), energy.ravel())
+        core_mhz, memory_mhz, limit_w = np.tile((requested, 0.0 * requested + 877.0, np.full(6, np.nan)), 24)
+        table = Table("roofline", np.repeat(np.arange(24), 6), core_mhz, memory_mhz, limit_w, time.ravel(), energy.ravel())
         planner = Planner(table.sweep(rng, Noise(0.007, 0.007, 2, 0.0)))
         costs, base = planner.costs, planner.costs.start[planner.costs.kernel]
         model, true = planner.cost_model, np.log(table.of(costs)[0])

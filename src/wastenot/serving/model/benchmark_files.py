@@ -9,17 +9,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.vendors import VENDORS
 from wastenot.serving.model.ml_energy import SOURCE, positive_number, read_ml_energy, text_of, text_of_file, whole_number
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 _INFERENCE_X = "InferenceX: "
 PUBLISHED = (SOURCE, _INFERENCE_X)
 """How the sources of points begin that others measured and published."""
+_MODEL = re.compile(r"\b[A-Z]+\d+\w*")  # H100 of "NVIDIA H100 80GB HBM3"
 _TO_S, _TO_J = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}, {"J": 1.0, "mJ": 1e-3, "MJ": 1e6}
 
 
@@ -109,15 +112,15 @@ def _of_aiperf(document: Mapping[str, Any], where: str) -> ServingPoint:
     if rate is None:
         raise BadInputError(f"{where}: has no output_token_throughput; give the file as AIPerf wrote it")
     energy_j = tokens = power_w = None
-    for vendor in ("nvidia_", "amd_", ""):
-        energy_j = energy_j or _mean(document, f"{vendor}total_gpu_energy", _TO_J, where)
-        power_w = power_w or _mean(document, f"{vendor}total_gpu_power", {"W": 1.0}, where)
+    for prefix in ("", *(f"{vendor.name}_" for vendor in VENDORS)):
+        energy_j = energy_j or _mean(document, f"{prefix}total_gpu_energy", _TO_J, where)
+        power_w = power_w or _mean(document, f"{prefix}total_gpu_power", {"W": 1.0}, where)
     for total in ("total_osl", "total_output_tokens"):
         tokens = tokens or _mean(document, total, {"tokens": 1.0}, where)
     notes = () if document.get("is_complete") is not False else (f"incomplete: {document.get('incomplete_reason')}",)
     return ServingPoint(
         model=models[0],
-        gpu=str(gpus[0]).removeprefix("NVIDIA ").partition(" ")[0],
+        gpu=next(iter(_MODEL.findall(gpus[0])), gpus[0]),
         gpus=len(gpus),
         task="AIPerf",
         max_running=running,
