@@ -53,6 +53,8 @@ def test_the_control_groups_of_a_process_name_its_pod(tmp_path, groups, uid):
 def test_annotations_are_a_ceiling_and_a_budget(tmp_path):
     assert wished(tmp_path) is None
     assert wished(tmp_path, core_mhz="1410.5", memory_mhz="2619") == Wish(Setting(1410.5, 2619.0))
+    profiled = wished(tmp_path, profile="max-q", core_mhz="1400")
+    assert profiled.setting(clocks(), 1) == Setting(1395.0, profile="max-q")
     wish = wished(tmp_path, core_mhz="1400", budget_w="2800")
     assert wish.setting(clocks(), 8) == Setting(1395.0, None, 350.0)
     assert wish.setting(clocks(), 2) == Setting(1395.0, None, 700.0)  # no GPU can take more

@@ -3,6 +3,7 @@
     wastenot.dev/core-mhz: "1410"       ceiling of the core clock of each of its GPUs
     wastenot.dev/memory-mhz: "2619"     memory clock
     wastenot.dev/budget-w: "2800"       all its GPUs together: each gets an equal part as its power limit
+    wastenot.dev/profile: max-q         the vendor's workload power profile
     wastenot.dev/plan: llama            a plan that the administrator keeps on the node, if it has one setting for all
 
 Dynamo's power agent limits the power of pods with an annotation of its own: theirs holds, and only clocks are set.
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.profiles import profile_number
 from wastenot.core.setting import Setting
 from wastenot.core.vendors import with_drivers
 from wastenot.devices.pods.api import Pod
@@ -65,7 +67,7 @@ class Wish:
                 lowest = "none may be set here" if allowed is None else f"the lowest here is {allowed[0]:g} W"
                 raise BadInputError(f"{self.budget_w:g} W for {gpus} GPUs: a power limit of {limit_w:g} W each; {lowest}")
             limit_w = min(limit_w, allowed[1])
-        return Setting(core, memory, limit_w)
+        return replace(self.each, core_mhz=core, power_limit_w=limit_w)
 
 
 def wish_of(pod: Pod, plans: Path) -> Wish | None:
@@ -81,11 +83,16 @@ def wish_of(pod: Pod, plans: Path) -> Wish | None:
     given = {name.removeprefix(PREFIX): value for name, value in pod.annotations.items() if name.startswith(PREFIX)}
     if not given:
         return None
-    unknown = sorted(given.keys() - {*_NUMBERS, "plan"})
+    unknown = sorted(given.keys() - {*_NUMBERS, "profile", "plan"})
     if unknown:
-        raise BadInputError(f"{PREFIX}{unknown[0]}: there is no such annotation; write {', '.join(_NUMBERS)} or plan")
+        raise BadInputError(
+            f"{PREFIX}{unknown[0]}: there is no such annotation; write {', '.join(_NUMBERS)}, profile or plan"
+        )
     core_mhz, memory_mhz, budget_w = (_number(given, name) for name in _NUMBERS)
-    each = Setting(core_mhz, memory_mhz)
+    profile = given.get("profile")
+    if profile is not None and profile_number(profile) is None:
+        raise BadInputError(f"{PREFIX}profile {profile[:20]!r}: not the name of a workload power profile, such as max-q")
+    each = Setting(core_mhz, memory_mhz, profile=profile)
     if "plan" in given:
         if given.keys() != {"plan"}:
             raise BadInputError(f"{PREFIX}plan: it says everything; leave out {', '.join(sorted(given.keys() - {'plan'}))}")
