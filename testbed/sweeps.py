@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 from hypothesis import strategies as st
 
-from wastenot.study.sweep import NUMBERS, Kernel, Range, Sweep
+from wastenot.study.sweep import NUMBERS, SETTING, Kernel, Range, Sweep
 
 HEADER = "kernel,count,core_mhz,memory_mhz,time_s,energy_j"
 SMALL_CSV = f"{HEADER}\nqkv,24,,,0.5,100.0\nqkv,24,1200,,0.625,80.0\nmlp,12,,,0.25,50.0\n"
@@ -70,6 +70,7 @@ _values = {
     Range.POSITIVE: _positive,
     Range.NOT_NEGATIVE: st.floats(min_value=0, allow_infinity=False),
     Range.FINITE: st.floats(allow_nan=False, allow_infinity=False),
+    Range.CODE: st.integers(0, 255).map(float),
 }
 
 
@@ -79,13 +80,12 @@ def sweeps(draw):
     names = draw(st.lists(_names, min_size=1, max_size=4, unique=True))
     label = st.none() | _names
     kernels = [Kernel(name, draw(st.integers(1, 2**53)), draw(label), draw(label)) for name in names]
-    setting = {"core_mhz", "memory_mhz", "power_limit_w"}
     rows = []
     for kernel in kernels:
         for auto in [True, *draw(st.lists(st.booleans(), max_size=3))]:
             row = {}
             for column in NUMBERS:
-                if column.empty is None or (not (auto and column.name in setting) and draw(st.booleans())):
+                if column.empty is None or (not (auto and column.name in SETTING) and draw(st.booleans())):
                     row[column.name] = draw(_values[column.range])
             rows.append((kernel, row))
     return sweep_of(rows)

@@ -29,6 +29,7 @@ class Range(Enum):
     POSITIVE = "a finite number above 0"
     NOT_NEGATIVE = "a finite number, 0 or more"
     FINITE = "a finite number"
+    CODE = "a whole number from 0 to 255"
 
     def allows(self, values: FloatArray) -> NDArray[np.bool_]:
         """Which values are inside; NaN, which stands for an empty field, is not."""
@@ -37,6 +38,8 @@ class Range(Enum):
             return np.asarray(inside & (values > 0))
         if self is Range.NOT_NEGATIVE:
             return np.asarray(inside & (values >= 0))
+        if self is Range.CODE:
+            return np.asarray(inside & (values >= 0) & (values <= 255) & (values == np.floor(values)))
         return inside
 
 
@@ -65,7 +68,7 @@ NUMBERS = (
     NumberColumn("effective_memory_mhz", Range.POSITIVE, "absent"),
     NumberColumn("calls", Range.POSITIVE, "absent"),
     NumberColumn("temperature_c", Range.FINITE, "absent"),
-    NumberColumn("profile", Range.NOT_NEGATIVE, "auto"),
+    NumberColumn("profile", Range.CODE, "auto"),
 )
 
 SETTING = ("core_mhz", "memory_mhz", "power_limit_w", "profile")

@@ -111,7 +111,7 @@ def test_an_annotated_pod_has_its_ceiling_for_as_long_as_it_computes(node):
     node.start()
     process = node.run(wanted, 0)
     assert until(lambda: node.core() == 1410) and node.stand_in.control.state(1).untouched  # rounded down
-    assert "pods=ml/train" in node.said() and "user=0" in node.daemon.said()
+    assert until(lambda: "pods=ml/train" in node.said()) and "user=0" in node.daemon.said()
     node.end(process)
     assert until(lambda: node.stand_in.control.state().untouched)
 

@@ -69,7 +69,7 @@ def test_the_live_controller_decides_as_the_simulated_policy_on_every_reading(
 ) -> None:
     monkeypatch.setattr("time.monotonic", lambda: 0.0)
     policy = Logged()
-    served = simulate(load(1.0, 12.0, 4.0, 0.5), ENGINE, policy, deadlines=deadlines)
+    served = simulate(load(1.0, 12.0, 4.0, 0.5, 12.0, 1.0, 6.0), ENGINE, policy, deadlines=deadlines)
     assert len(policy.log) == len(policy.decided) + LEAST_READINGS - 1 > 110
     assert len(set(policy.decided)) > 3 and served.switches > 2
     assert live(policy.log, deadlines)[LEAST_READINGS - 1 :] == policy.decided
