@@ -78,7 +78,9 @@ def test_after_runs_in_vain_a_batch_size_is_taken_that_has_worked_and_is_given_m
     assert epochs > 40
 
 
-@pytest.mark.parametrize("past", [[(64, 10)] * 3, [(64, 10)] * 20, [(64, 10), (32, 12), (128, 9)] * 3])
+@pytest.mark.parametrize(
+    "past", [[(64, 10)] * 3, [(64, 10)] * 20, [(64, 10), (32, 12), (128, 9)] * 3, [(64, 40), (32, 60), (128, 35)] * 4]
+)
 @pytest.mark.parametrize("most", [None, 100])
 def test_a_job_that_no_longer_gets_there_is_found_changed_once_and_then_given_ever_more_time(
     past: list[tuple[int, int]], most: int | None
