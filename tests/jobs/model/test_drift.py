@@ -50,6 +50,15 @@ def test_runs_that_no_longer_reach_the_target_tell_of_a_change() -> None:
     assert epochs.belief().mean[2] > np.log(25.0)
 
 
+@pytest.mark.parametrize("runs", [6, 12, 20])
+def test_a_batch_size_that_fails_again_and_again_is_a_change_however_short_its_past(runs: int) -> None:
+    for seed in range(4):
+        epochs, _ = _known(runs, noise=0.3, seed=seed)
+        for needed in (32, 32, 32, 60, *(140,) * 8):
+            epochs.ended(2, needed, "missed" if needed == 140 else "stopped")
+        assert epochs.changes >= 1
+
+
 def test_after_a_change_other_batch_sizes_are_open_again() -> None:
     epochs, _ = _known(40)
     before = epochs.belief().covariance

@@ -78,6 +78,27 @@ def test_after_runs_in_vain_a_batch_size_is_taken_that_has_worked_and_is_given_m
     assert epochs > 40
 
 
+@pytest.mark.parametrize(
+    "past", [[(64, 10)] * 3, [(64, 10)] * 20, [(64, 10), (32, 12), (128, 9)] * 3, [(64, 40), (32, 60), (128, 35)] * 4]
+)
+@pytest.mark.parametrize("most", [None, 100])
+def test_a_job_that_no_longer_gets_there_is_found_changed_once_and_then_given_ever_more_time(
+    past: list[tuple[int, int]], most: int | None
+) -> None:
+    one, lasted = learner(most), []
+    for number, (size, epochs) in enumerate(past, 1):
+        ran(one, number, size, epochs)
+    for number in range(len(past) + 1, len(past) + 36):
+        size, epochs = one.choose().batch_size, 1
+        while epochs < (most or 2000) and one.goes_on(JobRun(number, size, "gpu", "running", epochs, 1.0, 1.0)).go_on:
+            epochs += 1
+        ran(one, number, size, epochs, "stopped")
+        lasted.append((size, epochs))
+    assert len(one.changed_at) == 1 and one.changed_at[0] > len(past)
+    assert min(epochs for _, epochs in lasted[-10:]) == (most or 2000)
+    assert len({size for size, _ in lasted[-25:]}) > 1
+
+
 def test_runs_in_flight_count_so_that_others_try_something_else() -> None:
     one = learner()
     ran(one, 1, 64, 10)

@@ -31,7 +31,7 @@ _SHIFTS, _SHIFT_SD = np.linspace(-4.0, 4.0, 9), 1.5  # that a change may have, i
 _FAILS = 0.1  # chance that a batch size does not reach the target after a change
 _OUTLIERS, _WIDER = 0.05, 4.0  # share of runs that scatter more than most, and how much more
 _ROUNDING = 0.29  # standard deviation of what is rounded to whole epochs
-_USUAL = 0.3  # chance of a run as far off as this one, from which on it says nothing of a change
+_USUAL = 0.3  # chance of a run as far off as this one, from which on it says nothing, unless a batch size that worked fails
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +44,7 @@ class Sight:
         outcome: what became of it.
         belief: of the logarithm of epochs to the target.
         chance: of reaching the target at all; shape (batch sizes,).
+        worked: whether its batch size had reached the target before.
     """
 
     place: int
@@ -51,6 +52,7 @@ class Sight:
     outcome: Outcome
     belief: Belief
     chance: FloatArray
+    worked: bool
 
 
 class Watch:
@@ -75,7 +77,7 @@ class Watch:
         evidence, usual = _unchanged(sight)
         self._sights.append(sight)
         self._unchanged.append(evidence)
-        if usual > _USUAL:
+        if usual > _USUAL and (sight.outcome == "reached" or not sight.worked):
             return ()
         sights, unchanged = tuple(self._sights), np.array(self._unchanged)
         odds = [_changed(sights[since:], self._moves) - float(unchanged[since:].sum()) for since in range(len(sights))]
@@ -142,13 +144,17 @@ def _changed(sights: tuple[Sight, ...], moves: FloatArray) -> float:
         total = float(np.logaddexp.reduce(logs)) + off.size * math.log1p(-_FAILS)
         if len(reached) < len(sights):  # most often all have reached the target, and nobody asks for it
             gain = covariance[:, places] @ np.linalg.inv(inner[int(np.argmax(logs))])
-    for each in sights:
-        if each.outcome != "reached":
-            mean = belief.mean[each.place] + float(gain[each.place] @ off)
-            variance = covariance[each.place, each.place] - float(gain[each.place] @ covariance[places, each.place])
-            spread = math.sqrt(max(variance, 1e-6) + belief.noise_variance[each.place])
-            survives = chance_below((mean - math.log(each.epochs + 0.5)) / spread)
-            total += math.log(_FAILS + (1.0 - _FAILS) * survives)
+    failed: dict[tuple[int, int], Sight] = {}  # a batch size that worked until the change fails each time, which counts once
+    for number, each in enumerate(sights):
+        key = each.place, -1 if each.worked and each.place not in places else number
+        if each.outcome != "reached" and (key not in failed or each.epochs > failed[key].epochs):
+            failed[key] = each
+    for each in failed.values():
+        mean = belief.mean[each.place] + float(gain[each.place] @ off)
+        variance = covariance[each.place, each.place] - float(gain[each.place] @ covariance[places, each.place])
+        spread = math.sqrt(max(variance, 1e-6) + belief.noise_variance[each.place])
+        survives = chance_below((mean - math.log(each.epochs + 0.5)) / spread)
+        total += math.log(_FAILS + (1.0 - _FAILS) * survives)
     return total
 
 

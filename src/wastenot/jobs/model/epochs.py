@@ -63,7 +63,7 @@ class Epochs:
         """
         if epochs == 0 and outcome != "diverged":
             return False
-        sight = Sight(place, epochs, outcome, self.belief(), self.reaching.chance())
+        sight = Sight(place, epochs, outcome, self.belief(), self.reaching.chance(), bool(self._count[place]))
         since = self._watch.saw(sight)
         if not since:
             self._learn(sight)

@@ -30,7 +30,7 @@ def chances_below(z: FloatArray) -> FloatArray:
 def ordinary(z: float) -> float:
     """Chance that a run which continues for some standard deviations scatters as modelled, and reaches its target."""
     as_said, more = (1.0 - _TAIL_SHARE) * chance_below(-z), _TAIL_SHARE * chance_below(-z / _TAIL_WIDTH)
-    return as_said / (as_said + more)
+    return as_said / (as_said + more) if more > 0.0 else 0.0  # so far out that neither can be told from nothing
 
 
 def reached_by(z: FloatArray) -> FloatArray:
