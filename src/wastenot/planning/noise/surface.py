@@ -441,6 +441,14 @@ def _evidence(readings: Iterable[Readings], common: Hyperparameters) -> tuple[Fl
     return np.concatenate(precisions), np.concatenate(explained)
 
 
+def _covariance(precision: FloatArray) -> FloatArray:
+    """Inverses of each kernel's precision, shape (kernels, shapes, shapes)."""
+    try:
+        return np.asarray(np.linalg.inv(precision))
+    except np.linalg.LinAlgError:  # values without noise outweigh the prior by more than rounding leaves of it
+        return np.asarray(np.linalg.pinv(precision, hermitian=True))
+
+
 def _with_weights(readings: Sequence[Readings], common: Hyperparameters) -> Hyperparameters:
     """The same with mean and spread of the weights over kernels, by expectation maximisation."""
     inner, explained = _evidence(readings, common)
@@ -449,7 +457,7 @@ def _with_weights(readings: Sequence[Readings], common: Hyperparameters) -> Hype
     least = _LEAST_SPREAD * np.eye(len(mean))
     for _ in range(_ROUNDS):
         precision = np.linalg.inv(spread)
-        covariance = np.linalg.inv(inner + precision)
+        covariance = _covariance(inner + precision)
         weight = (covariance @ (explained + precision @ mean)[:, :, None])[:, :, 0]
         mean = np.zeros_like(mean)
         mean[:learnt] = weight[:, :learnt].mean(axis=0)
@@ -458,7 +466,7 @@ def _with_weights(readings: Sequence[Readings], common: Hyperparameters) -> Hype
         spread = np.diag(np.maximum(np.diag(fitted), 1.0))
         spread[:learnt, :learnt] = fitted[:learnt, :learnt]
     precision = np.linalg.inv(spread)
-    information = precision - precision @ np.linalg.inv(inner + precision) @ precision
+    information = precision - precision @ _covariance(inner + precision) @ precision
     return replace(common, weight=mean, weight_spread=spread, weight_error=_error_root(information, learnt))
 
 
@@ -471,7 +479,7 @@ def _with_mean_weight(readings: Iterable[Readings], common: Hyperparameters) -> 
     for each in readings:
         learnt = width - each.own
         inner, projected = _evidence([each], common)
-        shrink = precision @ np.linalg.inv(inner + precision)
+        shrink = precision @ _covariance(inner + precision)
         information: FloatArray = (precision - shrink @ precision).sum(axis=0)
         total = np.concatenate([total, information[None]])
         explained += (shrink @ projected[:, :, None]).sum(axis=(0, 2))
