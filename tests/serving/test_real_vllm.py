@@ -94,7 +94,7 @@ def test_the_page_runs_on_a_real_vllm_and_what_is_measured_is_what_it_counted(fo
     points = ServingStore(open_study(str(folder / "server.db"))).points()
     assert sorted(point.max_running for point in points) == [2, 4]
     for point in points:
-        assert point.output_tokens == 64.0 and point.tokens_per_s > 0.0
+        assert point.output_tokens == 200.0 and point.tokens_per_s > 0.0
         assert dict(point.server)["prefix_cache_hit_rate"] < 0.01
         assert 0.0 < point.itl.p50_s < point.ttft.p50_s < point.end_to_end.p50_s
     assert "latency only, no energy: --device none" in printed

@@ -78,7 +78,7 @@ def test_a_logger_whose_window_is_about_an_execution():
         SLOW("h200", MEAN | {"delay_s": 0.1}, 60.0),
         SLOW("rtx-3080-ti", {"delay_s": 0.1}, 30.0),
         SLOW("v100", {"delay_s": 0.03}, 30.0),
-        SLOW("rtx-a4000", {"window_s": 1.0, "delay_s": 0.1}, 60.0),
+        SLOW("rtx-a4000", {"window_s": 1.0, "delay_s": 0.1}, 120.0),  # standard error of the delay: 4 ms; after 60 s 6 ms
         ("h200", MEAN | {"window_s": 0.01}, 30.0),
         SLOW("rtx-3080-ti", {"window_s": 0.01}, 30.0),
     ],
