@@ -68,17 +68,19 @@ def monitor(
     # The file only once the program runs: one of a run before is not lost to a command that cannot be run.
     # Metrics end after the window: what a collector takes to answer is not measured.
     with _program(command, to_stderr=as_json) as child, _rows(csv) as table, ExitStack() as stack, meter as window:
-        if metrics_port is not None:
-            from wastenot.control.metrics import serve_registry
+        if metrics_port is not None or otlp is not None:
             from wastenot.control.window_metrics import window_registry
 
-            port = stack.enter_context(serve_registry(metrics_port, window_registry(window), host=metrics_host))
+            registry = window_registry(window)
+        if metrics_port is not None:
+            from wastenot.control.metrics import serve_registry
+
+            port = stack.enter_context(serve_registry(metrics_port, registry, host=metrics_host))
             say(f"metrics: http://{metrics_host}:{port}/metrics")
         if otlp is not None:
             from wastenot.control.open_telemetry import sent_metrics
-            from wastenot.control.window_metrics import window_registry
 
-            stack.enter_context(sent_metrics(otlp, window_registry(window), say))
+            stack.enter_context(sent_metrics(otlp, registry, say))
         _watch(child, window, interval, table, shown=not quiet)
     result = window.result()
     code = exit_code(child)
