@@ -17,12 +17,10 @@ from torch.overrides import TorchFunctionMode
 torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment]
 torch.cuda.synchronize = lambda *_: None
 
-from megatron.core import parallel_state  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
-from megatron.core.enums import ModelType  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
-from megatron.core.model_parallel_config import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
-    ModelParallelConfig,
-)
-from megatron.core.pipeline_parallel import schedules  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+from megatron.core import parallel_state  # noqa: E402
+from megatron.core.enums import ModelType  # noqa: E402
+from megatron.core.model_parallel_config import ModelParallelConfig  # noqa: E402
+from megatron.core.pipeline_parallel import schedules  # noqa: E402
 
 import wastenot as wn  # noqa: E402
 
