@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
 from pydantic import (
@@ -45,12 +46,16 @@ class SparsePart(Part):
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        defaults = {name: field.default for name, field in type(self).model_fields.items() if not field.is_required()}
-        return {
-            name: value
-            for name, value in write(self).items()
-            if name not in defaults or getattr(self, name) != defaults[name]
-        }
+        written: dict[str, Any] = write(self)
+        for name, default in _defaults(type(self)).items():
+            if getattr(self, name) == default:
+                written.pop(name, None)
+        return written
+
+
+@cache
+def _defaults(part: type[Part]) -> dict[str, Any]:
+    return {name: field.default for name, field in part.model_fields.items() if not field.is_required()}
 
 
 @dataclass(frozen=True, slots=True)
