@@ -23,6 +23,7 @@ QUICK = (
     "judged-serving",
     "pipelines-schedules",
     "serve-control",
+    "stability",
 )
 SLOW = ("h200", "judged-kernels", "natural")
 FITTED = (

@@ -1,14 +1,20 @@
 """Which public names may be relied on: those of ``wastenot`` and, after ``serve.``, of ``wn.serve``.
 
 What is *stable* keeps its arguments and results within a minor version, such as all of 0.1; what is *experimental* may
-change with any release. ``docs/api.md`` shows the table, and a test holds every public name to one place in it.
+change with any release (``docs/stability.md``). ``docs/api.md`` shows the table, and a test holds every public name to one
+place in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +72,33 @@ PUBLIC: Final[Mapping[str, Names]] = {
     ),
 }
 """By subject, each name once, in the order in which the API's page shows them."""
+
+
+def deprecated(
+    since: str, removed: str, use: str
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """Have a function warn, each time that it is called, that it goes and what replaces it.
+
+    Args:
+        since: the first version that warns, such as ``1.2``.
+        removed: the first version without it; two minor versions later, or the next major one.
+        use: what to call instead.
+
+    Raises:
+        ValueError: it would be removed too early.
+    """
+    first, last = (tuple(int(part) for part in version.split(".")) for version in (since, removed))
+    if last < (first[0], first[1] + 2):
+        raise ValueError(f"deprecated since {since}, removed in {removed}: less than two minor versions later")
+
+    def mark(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        said = f"`{function.__name__}` is deprecated since wastenot {since} and removed in {removed}: use `{use}`"
+
+        @functools.wraps(function)
+        def warned(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            warnings.warn(said, DeprecationWarning, stacklevel=2)
+            return function(*args, **kwargs)
+
+        return warned
+
+    return mark
