@@ -21,6 +21,7 @@ QUICK = (
     "judged-jobs",
     "judged-pipelines",
     "judged-serving",
+    "mission",
     "pipelines-schedules",
     "serve-control",
     "stability",
