@@ -1,12 +1,12 @@
 """How often default plans keep their slowdown, and intervals hold the truth: simulated cards and real tables with noise.
 
-    python -m benchmarks.bench_coverage cards|tables|schedules [SEEDS]
+    python -m benchmarks.bench_coverage cards|tables|schedules|refined [SEEDS]
 
 Cards: every seed draws another card, the constants of a preset each changed by about 15 %, and sweeps a workload that
 nothing was developed on. Plans are compared with the simulator's truth at the temperature of the sweep's baselines, at which
 expectations are stated. Tables: what others measured is taken as the truth, noise is added to the times and energies of a
 random four fifths of the kernels, at most ``MOST_KERNELS``. Schedules: what can be applied today, on drawn cards, where
-switches cost what they are taken to cost.
+switches cost what they are taken to cost. Refined: the same from sweeps refined around the settings of a schedule.
 
 Decided before the method was last changed: tables of ``DEVELOPED_ON`` shape it, all others judge it, some also with few
 clocks, as on a V100. Seeds from ``FIRST_SEED`` on judge, lower ones are for development. The method was last judged once.
@@ -34,6 +34,8 @@ from testbed.tables import Noise, table_of
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset, preset_toml
+from wastenot.kernels.run.refine import Finalists
+from wastenot.kernels.verbs import refine
 from wastenot.meters.tasks import find_tasks
 from wastenot.planning.latency import switching_of
 from wastenot.planning.noise.temperature import baseline_temperature_c
@@ -48,6 +50,7 @@ from wastenot.workloads.identity import GRANULARITIES, Granularity
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "v100", "h200", "mi300x")
 WORKLOAD, CORE_STEP_MHZ = "llama-8b", 210.0
 SLOWDOWNS = (0.0, 0.01, 0.02, 0.05)
+REFINED_AT = 0.02  # the slowdown of the plan that a sweep is refined for
 SEEDS = 12  # of each preset, and of each table and noise
 FIRST_SEED = 300
 MOST_KERNELS = 33
@@ -139,9 +142,14 @@ def card_outcomes(seeded: tuple[str, int]) -> list[Outcome]:
     return list(outcomes(seeded[0], planner, changes, GRANULARITIES))
 
 
-def schedule_outcomes(seeded: tuple[str, int]) -> list[Outcome]:
+def refined_outcomes(seeded: tuple[str, int]) -> list[Outcome]:
+    """The schedules of one drawn card, its sweep refined around the settings of one."""
+    return schedule_outcomes(seeded, Finalists(1, 0.5 * CORE_STEP_MHZ, 1))
+
+
+def schedule_outcomes(seeded: tuple[str, int], again: Finalists | None = None) -> list[Outcome]:
     """The schedules of one drawn card."""
-    planner, totals = _drawn_sweep(*seeded)
+    planner, totals = _drawn_sweep(*seeded, again)
     costs, found = planner.costs, []
     for slowdown in SLOWDOWNS:
         made = Scheduling(planner, Objective("waste", slowdown), "global", switching_of(planner.sweep), 0.0, None)
@@ -160,7 +168,7 @@ def schedule_outcomes(seeded: tuple[str, int]) -> list[Outcome]:
     return found
 
 
-def _drawn_sweep(preset: str, seed: int):
+def _drawn_sweep(preset: str, seed: int, again: Finalists | None = None):
     """The planner of a drawn card's sweep, and what gives the true totals of so many calls of kernels at rows."""
     with tempfile.TemporaryDirectory() as folder:
         name = drawn_card(preset, seed, Path(folder))
@@ -169,6 +177,8 @@ def _drawn_sweep(preset: str, seed: int):
         assert isinstance(device, SimulatedDevice)
         study = open_study(Path(folder) / "study.db", create=True)
         measure_sweep(device, tasks, study, Grid(CORE_STEP_MHZ).settings(device.clocks.supported_clocks()))
+        if again is not None:
+            refine(study, device, workload=tasks.name, max_slowdown=REFINED_AT, finalists=again)
         sweep = study.read(tasks.name)
     temperature_c = baseline_temperature_c(sweep)
     known: dict[tuple[int, object], tuple[float, float]] = {}
@@ -257,6 +267,11 @@ def schedules(verdict: Verdict, seeds: int = SEEDS) -> None:
     judged(verdict, _of_cards(schedule_outcomes, seeds), "schedules on drawn cards")
 
 
+def refined(verdict: Verdict, seeds: int = SEEDS) -> None:
+    """Schedules on drawn cards, from refined sweeps."""
+    judged(verdict, _of_cards(refined_outcomes, seeds), "schedules of refined sweeps")
+
+
 def _of_cards(outcomes_of: Callable[[tuple[str, int]], list[Outcome]], seeds: int) -> list[Outcome]:
     wanted = [(preset, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds) for preset in PRESETS]
     with ProcessPoolExecutor(2) as pool:
@@ -282,8 +297,11 @@ def tables(verdict: Verdict, seeds: int = SEEDS) -> None:
 def main(verdict: Verdict) -> None:
     cards(verdict)
     schedules(verdict)
+    refined(verdict)
     tables(verdict)
 
 
 if __name__ == "__main__":
-    run_alone({"cards": cards, "tables": tables, "schedules": schedules}[sys.argv[1]], *map(int, sys.argv[2:]))
+    run_alone(
+        {"cards": cards, "tables": tables, "schedules": schedules, "refined": refined}[sys.argv[1]], *map(int, sys.argv[2:])
+    )

@@ -179,6 +179,19 @@ def test_switches_that_are_not_on_time_cost_what_an_execution_says():
     assert off.sum() <= ignored.sum() + 1e-3 * on_time.energy_j
 
 
+def test_nothing_is_saved_on_calls_that_cannot_have_a_setting():
+    """A late switch to a setting spares the calls after it only what they could have taken there."""
+    rng = np.random.default_rng(12)
+    time_s = rng.uniform(0.005, 0.02, (300, 4))
+    time_s[rng.random(time_s.shape) < 0.3] = np.inf
+    time_s[:, 0] = 0.012
+    work = SwitchedWork.of(time_s, time_s * (200.0, 150.0, 120.0, 90.0), stay_s=0.03, off_s=0.008)
+    every = work.ends_s[-1, 0]
+    found = Scheduler(work).least_energy(1.05 * every)
+    assert 0.5 * work.totals(np.zeros(300, dtype=int)).energy_j < found.lower_bound_j <= found.totals.energy_j
+    assert np.isfinite(time_s[np.arange(300), found.setting]).all() and found.totals.weight_s <= 1.05 * every * (1.0 + 1e-9)
+
+
 def executed(work, setting, rng):
     """Time and energy of a round whose changes are late or early by normal times, run call by call and part by part."""
     change = np.flatnonzero(setting != np.roll(setting, 1))

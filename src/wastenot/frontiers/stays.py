@@ -264,14 +264,15 @@ class _Kind:
             same = apart[:, :1] if apart.size and (apart == apart[:, :1]).all() and np.isfinite(apart).all() else None
             return cls(latest, fixed, same, None, None)
         call = (np.arange(work.calls + 1) + first) % work.calls
-        after, before = (side[2][call] + price * side[1][call] for side in (late.after, late.before))
+        sides = late.after, late.before, late.spared_after, late.spared_before
+        after, before, spared_after, spared_before = (side[2][call] + price * side[1][call] for side in sides)
         per_after, per_before = late.per_after[call], late.per_before[call]
         off = 0.5 * late.off_s
         shape = after.shape
         left = np.stack(
-            [after * per_after - before * per_before, *(np.broadcast_to(p, shape) for p in (per_after, per_before))]
+            [after * per_after - spared_before * per_before, *(np.broadcast_to(p, shape) for p in (per_after, per_before))]
         )
-        entered = np.stack([np.broadcast_to(off, shape), -off * after, off * before])
+        entered = np.stack([np.broadcast_to(off, shape), -off * spared_after, off * before])
         return cls(latest, fixed, None, np.moveaxis(entered, 0, -1).copy(), np.moveaxis(left, 0, -2).copy())
 
     def least(self, value: FloatArray, here: slice) -> FloatArray:

@@ -284,13 +284,18 @@ class Lateness:
 
     Attributes:
         off_s: mean time by which switches to a setting are off, late or early; shape (settings,).
-        after: of the calls after each change: time, weight and energy at each setting, each (calls, settings).
+        after: of the calls after each change: time, weight and energy at each setting, each (calls, settings). Calls that
+            cannot have a setting count as at their dearest.
         before: the same of those before it.
+        spared_after: as ``after``, with nothing for calls that cannot have the setting: they would have spared nothing.
+        spared_before: the same of those before it.
     """
 
     off_s: FloatArray
     after: tuple[FloatArray, FloatArray, FloatArray]
     before: tuple[FloatArray, FloatArray, FloatArray]
+    spared_after: tuple[FloatArray, FloatArray, FloatArray]
+    spared_before: tuple[FloatArray, FloatArray, FloatArray]
 
     @classmethod
     def of(cls, work: SwitchedWork, off_s: FloatArray) -> Self:
@@ -298,8 +303,6 @@ class Lateness:
         shortest_s = np.where(work.time_s > 0.0, work.time_s, np.inf).min(axis=1)  # a window of it is never gone through
         clock = np.concatenate([[0.0], np.cumsum(shortest_s)])
         whole = clock[-1]
-        columns = (work.time_s, work.weight_s, work.energy_j)
-        sums = [np.concatenate([np.zeros((1, work.settings)), np.cumsum(column, axis=0)]) for column in columns]
 
         def at(moments: FloatArray, total: FloatArray) -> FloatArray:
             rounds, within = np.divmod(moments, whole)
@@ -310,22 +313,27 @@ class Lateness:
         begin = clock[:-1]
         windows = [min(part * float(off_s.max()), 0.5 * whole) for part in _SIXTHS]
 
-        def near(total: FloatArray, side: int) -> FloatArray:
+        def near(column: FloatArray, side: int) -> FloatArray:
+            total = np.concatenate([np.zeros((1, work.settings)), np.cumsum(column, axis=0)])
             rates = [side * (at(begin + side * window, total) - at(begin, total)) for window in windows]
             return np.asarray(np.sum(rates, axis=0))
 
-        time_s, weight_s, energy_j = sums
-        after, before = ((near(time_s, side), near(weight_s, side), near(energy_j, side)) for side in (1, -1))
-        return cls(off_s, after, before)
+        possible = work.time_s > 0.0
+        spared = [np.where(possible, column, 0.0) for column in (work.time_s, work.weight_s, work.energy_j)]
+        taken = [np.where(possible, column, column.max(axis=1, keepdims=True)) for column in spared]
+        return cls(off_s, *(
+            (near(time_s, side), near(weight_s, side), near(energy_j, side))
+            for time_s, weight_s, energy_j in (taken, spared) for side in (1, -1)
+        ))  # fmt: skip
 
     def only(self, kept: IndexArray) -> Lateness:
         """The same of some settings."""
-        after, before = (tuple(each[:, kept] for each in side) for side in (self.after, self.before))
-        return Lateness(self.off_s[kept], (after[0], after[1], after[2]), (before[0], before[1], before[2]))
+        sides = self.after, self.before, self.spared_after, self.spared_before
+        return Lateness(self.off_s[kept], *((t[:, kept], w[:, kept], e[:, kept]) for t, w, e in sides))
 
     @cached_property
     def per_after(self) -> FloatArray:
-        """One over the time of the calls after each change, 0 where they cannot have the setting."""
+        """One over the time of the calls after each change, 0 where they take none."""
         return _inverse(self.after[0])
 
     @cached_property
@@ -339,9 +347,11 @@ class Lateness:
         late = off_s * self.per_after[call, before]  # fraction of the calls after that run as before
         early = off_s * self.per_before[call, before]  # of those before that run as after
         added = [
-            late * (of_after[call, before] - of_after[call, after])
-            + early * (of_before[call, after] - of_before[call, before])
-            for of_after, of_before in zip(self.after, self.before, strict=True)
+            late * (of_after[call, before] - spared_after[call, after])
+            + early * (of_before[call, after] - spared_before[call, before])
+            for of_after, of_before, spared_after, spared_before in zip(
+                self.after, self.before, self.spared_after, self.spared_before, strict=True
+            )
         ]
         return Added(*added)
 

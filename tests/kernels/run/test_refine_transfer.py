@@ -9,7 +9,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.kernels.run.interleaved import InterleavedRuns, compare_with_auto, transfer
-from wastenot.kernels.run.refine import around, finalists, refine
+from wastenot.kernels.run.refine import Finalists, around, finalists, refine, scheduled_settings
 from wastenot.meters.tasks import tasks_of
 from wastenot.planning.planner import plan
 from wastenot.study.store import open_study
@@ -68,6 +68,24 @@ def test_what_is_around_a_setting():
         Setting(1000.0, 9501.0), Setting(900.0, 9501.0), Setting(1100.0, 9501.0), Setting(1000.0, 5001.0)
     }  # fmt: skip
     assert around(AUTO, states, 100) == (AUTO,)
+
+
+def test_every_kernel_is_measured_at_and_around_the_settings_of_the_schedule(swept):
+    """Otherwise no stretch of a schedule could have them."""
+    study, units = swept
+    made, device = plan(study.read(), max_slowdown=0.02), open_device(DEVICE, seed=3)
+    states = device.clocks.supported_clocks()
+    used = {each.setting for each in made.schedule.rungs[0].segments if not each.setting.is_auto}
+    near = {other for each in used for other in around(each, states, 150) if other.memory_mhz == each.memory_mhz}
+    assert used and used < near
+    candidates = Finalists(1, 150.0).of(study.read(), made, device)
+    assert set(candidates) == {kernel.name for kernel in units.tasks}
+    assert all(near <= set(settings) for settings in candidates.values())
+    # Where nothing is scheduled, the clocks just below the highest are what is missing.
+    auto = made.schedule.model_copy(update={"rungs": made.schedule.rungs[-1:]})
+    highest = Setting(max(states[9501.0]), 9501.0)
+    below = scheduled_settings(made.model_copy(update={"schedule": auto}), states, 150.0)
+    assert set(below) == {highest, Setting(highest.core_mhz - 150.0, 9501.0)}
 
 
 def test_transfer_measures_the_plan_elsewhere(swept):

@@ -278,7 +278,7 @@ def refine(
             "--around",
             metavar="MHZ",
             parser=quantities.megahertz,
-            help="Also measure core clocks this close to the best; 0 for none.",
+            help="Also measure core clocks this close to the best, and to the schedule's for every kernel; 0 for none.",
         ),
     ] = 0.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of each.")] = 3,
@@ -290,8 +290,8 @@ def refine(
 ) -> None:
     """Measure the best settings of every kernel again.
 
-    With --around, also clocks near them. The measurements are added to the study; wastenot kernel plan --study FILE
-    --out PLAN.json makes a new plan.
+    With --around, also clocks near them, and every kernel at and near those of the plan's schedule. The measurements are
+    added to the study; wastenot kernel plan --study FILE --out PLAN.json makes a new plan.
     """
     from wastenot.kernels.run.refine import Finalists
     from wastenot.kernels.verbs import refine as measure_again
@@ -322,7 +322,8 @@ def refine(
     changed = sum(a.setting != b.setting for a, b in zip(before.assignments, after.assignments, strict=True))
     say(
         f"energy {before.headline.energy_change:+.2%} before, {after.headline.energy_change:+.2%} now; "
-        f"{changed} of {len(before.assignments)} kernels have new clocks"
+        f"{changed} of {len(before.assignments)} kernels have new clocks; as clocks can switch today "
+        f"{before.today.energy_change:+.2%} before, {after.today.energy_change:+.2%} now"
     )
     which = "" if workload is None else f" --workload {workload}"
     which += "" if key.granularity == "kernel" else f" --granularity {key.granularity}"

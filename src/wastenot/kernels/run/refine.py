@@ -33,7 +33,8 @@ class Finalists:
 
     Attributes:
         each: settings of each kernel: the plan's, and those closest to it.
-        around_mhz: also core clocks this close to the plan's, and the memory clocks next to it; 0 for none.
+        around_mhz: also core clocks this close to the plan's, the memory clocks next to it, and for every kernel those of
+            the plan's schedule and core clocks this close to them; 0 for none.
         repeats: measurements of each.
 
     Raises:
@@ -61,9 +62,10 @@ class Finalists:
         found = finalists(sweep, plan, self.each)
         if self.around_mhz:
             clocks = device.clocks.supported_clocks()
+            scheduled = scheduled_settings(plan, clocks, self.around_mhz)
             for row in plan.assignments:
                 near = around(row.setting, clocks, self.around_mhz)
-                found[row.kernel] = tuple(dict.fromkeys((*found[row.kernel], *near)))
+                found[row.kernel] = tuple(dict.fromkeys((*found[row.kernel], *near, *scheduled)))
         return found
 
 
@@ -151,6 +153,24 @@ def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[
         best = [costs.setting(int(rows[rank])) for rank in np.argsort(value, kind="stable")[:per_kernel]]
         chosen[row.kernel] = tuple(dict.fromkeys((row.setting, *best)))
     return chosen
+
+
+def scheduled_settings(plan: Plan, states: Mapping[float, Sequence[float]], step_mhz: float) -> tuple[Setting, ...]:
+    """The settings of a plan's schedule, and the core clocks a step above and below them; auto is as the highest clocks.
+
+    A stretch of a schedule lasts for many kernels, which all have to be measured at its setting.
+
+    Args:
+        plan: with its schedule, or nothing is scheduled.
+        states: core clocks that the device has with each memory clock.
+        step_mhz: distance in core clock; the nearest available clock is taken.
+    """
+    if plan.schedule is None or not states:
+        return ()
+    highest = Setting(max(states[max(states)]), max(states))
+    used = [highest if each.setting.is_auto else each.setting for each in plan.schedule.rungs[0].segments]
+    near = [other for each in used for other in around(each, states, step_mhz) if other.memory_mhz == each.memory_mhz]
+    return tuple(dict.fromkeys(near))
 
 
 def around(setting: Setting, states: Mapping[float, Sequence[float]], step_mhz: float) -> tuple[Setting, ...]:
