@@ -4,10 +4,10 @@
                                  a bound moved                  |     1600    | 1500  |
                                  a part at another setting      | 1600 |1800 |  1500 |
 
-The dynamic programmes of :mod:`wastenot.pipelines.plan.lasting` solve each rank at prices of time that were those of a plan
-whose settings change at will; what is left to gain is between ranks. Being late costs what time is worth, so that a plan may
-be late on the way. Proposals are drawn and timed many at once, and the first that is accepted is taken: the same as one by
-one. The draws are always the same, and counted, so that a busy machine finds the same plan.
+The dynamic programmes of :mod:`wastenot.pipelines.plan.lasting_search` solve each rank at prices of time that were those of
+a plan whose settings change at will; what is left to gain is between ranks. Being late costs what time is worth, so that a
+plan may be late on the way. Proposals are drawn and timed many at once, and the first that is accepted is taken: the same as
+one by one. The draws are always the same, and counted, so that a busy machine finds the same plan.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.plan.annealing import annealed
 from wastenot.pipelines.plan.lasting import LastingProblem, deadline_of
 from wastenot.pipelines.plan.lasting_bound import lasting_bound_j
+from wastenot.pipelines.plan.lasting_search import at_prices, first, improved, on_time, quickened, unchanging
 from wastenot.pipelines.plan.planner import PlannedPipeline, replanned
 from wastenot.planning.switching import SwitchTime
 
@@ -73,7 +74,7 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
     for margin in _MARGINS[hopeless:]:
         if (problem := LastingProblem.of(made, switching, reserve, margin, _QUICK)) is None:
             break
-        tried = problem.exactly(problem.improved(problem.on_time(problem.first())))
+        tried = problem.exactly(improved(problem, on_time(problem, first(problem))))
         found = tried if found is None else max(found, tried, key=_worth)
         if _worth(found)[0] >= 1.0:
             found = max([found, *_searched(problem, switching, reserve, margin)], key=_worth)
@@ -130,9 +131,9 @@ def _tighter(made: PlannedPipeline) -> Iterator[PlannedPipeline]:
 
 def _begun(problem: LastingProblem) -> list[IndexArray]:
     """Settings to search from, in time: the cheapest of those from prices and from the plan in which all change."""
-    begun = problem.unchanging() if problem.never_changes else (problem.on_time(problem.first()), problem.at_prices())
-    quick = {each.tobytes(): each for setting in begun if (each := problem.quickened(setting)) is not None}
-    return [problem.improved(each) for each in sorted(quick.values(), key=problem.cost)[:_LOOKED_AT]]
+    begun = unchanging(problem) if problem.never_changes else (on_time(problem, first(problem)), at_prices(problem))
+    quick = {each.tobytes(): each for setting in begun if (each := quickened(problem, setting)) is not None}
+    return [improved(problem, each) for each in sorted(quick.values(), key=problem.cost)[:_LOOKED_AT]]
 
 
 def _energy_j(made: PlannedPipeline) -> float:
