@@ -94,6 +94,14 @@ class LastingProblem:
         return np.maximum(self.gap_s[:, None], np.where(np.isfinite(self.time_s), self.time_s, 0.0))
 
     @cached_property
+    def plain_s(self) -> FloatArray:
+        """Times without reserve, 0 where an instruction cannot have a setting."""
+        graph = self.made.graph
+        kinds = graph.kind[: len(self.way)].tolist()
+        plain_s = np.stack([graph.ways(kind).time_s[ways] for kind, ways in zip(kinds, self.way, strict=True)])
+        return np.where(np.isfinite(self.time_s), plain_s, 0.0)
+
+    @cached_property
     def price_w(self) -> FloatArray:
         """What a second is worth in each instruction, by the relaxation of the graph."""
         prices_w = self.padded.prices_of_time(
@@ -177,14 +185,14 @@ class LastingProblem:
             padded,
         )
 
-    def longest(self, setting: IndexArray) -> tuple[BoolArray, float]:
-        """Whether each instruction is on a longest path, and its length."""
+    def longest(self, time_s: FloatArray) -> tuple[BoolArray, float]:
+        """Whether each instruction is on a longest path, and its length, with times of all parts or of instructions."""
         dag = self.dag
-        placed = self.times(setting)[0][dag.order]
+        placed = np.append(time_s, self.part_time_s[len(time_s) :])[dag.order]
         begin_s = dag.earliest_s(placed)
         on, end_s = np.zeros(len(placed), dtype=bool), begin_s + placed
         on[dag.critical_path(begin_s, end_s)] = True
-        return on[dag.place][: len(setting)], float(end_s.max())
+        return on[dag.place][: len(self.time_s)], float(end_s.max())
 
     def room(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Of each instruction the earliest start, and the latest end that keeps the deadline."""
@@ -193,8 +201,7 @@ class LastingProblem:
 
     def keeps(self, setting: IndexArray) -> bool:
         """Whether the deadline is kept."""
-        placed = self.times(setting)[0][self.dag.order]
-        return bool((self.dag.earliest_s(placed) + placed).max() <= self.within_s)
+        return bool(self.timed(setting[None])[1][0] <= self.within_s)
 
     def times(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Times of all parts, and what of it instructions lose by switches beside them that are late or early."""

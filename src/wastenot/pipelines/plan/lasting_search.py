@@ -6,8 +6,6 @@ A rank by itself is a dynamic programme (:mod:`wastenot.frontiers.stays`). Which
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -17,9 +15,6 @@ from wastenot.frontiers.stays import Start, Stays
 from wastenot.frontiers.switched_work import SwitchedWork
 from wastenot.pipelines.plan.lasting import NEARLY, LastingProblem
 
-_ROUNDS = 12  # of prices, for one setting a rank
-_STIFF = 40.0  # the price of all time rises by e where a plan is late by 1/40
-_SOFT = 0.5  # of the prices that move to the longest path in the first round
 _MOST_RAISES = 400  # of stays, until a plan is on time
 _STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once; several, to get past one that saves nothing by itself
 _MOST_PARTS = 30_000_000
@@ -50,23 +45,6 @@ def at_prices(problem: LastingProblem) -> IndexArray:
     return found
 
 
-def unchanging(problem: LastingProblem) -> Iterator[IndexArray]:
-    """One setting for each rank throughout, as prices follow the longest path (a subgradient of the dual)."""
-    price_w, total_w = problem.price_w, problem.total_w
-    ranks = np.repeat(np.arange(len(problem.ranks) - 1), np.diff(problem.ranks))
-    for round_ in range(_ROUNDS):
-        paid = np.add.reduceat(problem.cost_j + price_w[:, None] * problem.time_s, problem.ranks[:-1], axis=0)
-        setting = paid.argmin(axis=1)[ranks]
-        if not np.isfinite(problem.time_s[np.arange(len(setting)), setting]).all():
-            return  # no setting is there for all of a rank
-        yield setting
-        path, length_s = problem.longest(setting)
-        share = _SOFT / (1.0 + 0.5 * round_)
-        scale = math.exp(min(max(_STIFF * (length_s / problem.within_s - 1.0), -0.5), 0.5))
-        price_w = scale * ((1.0 - share) * price_w + share * total_w * path)
-        total_w *= scale
-
-
 def quickened(problem: LastingProblem, setting: IndexArray) -> IndexArray | None:
     """Stays on the longest path made faster until the deadline is kept: those first that cost least per second won.
 
@@ -74,7 +52,7 @@ def quickened(problem: LastingProblem, setting: IndexArray) -> IndexArray | None
     """
     setting = setting.copy()
     for _ in range(_MOST_RAISES):
-        on, length_s = problem.longest(setting)
+        on, length_s = problem.longest(problem.times(setting)[0])
         late_s = length_s - problem.within_s
         if late_s <= 0.0:
             return setting

@@ -9,7 +9,7 @@
     3  `on_time`     late or early switches slow critical instructions down: raise the slower side until all is on time
     4  `improved`    spend the time won where it saves most energy per second: slow stays down while the deadline is kept
     5  `at_prices`   likewise at prices of time, which lets instructions be slower than in 1 where others are faster;
-       `unchanging`  where no switch fits into an iteration, one setting for each rank
+       `cheapest_unchanging`  where no switch fits into an iteration, one setting for each rank: the best, and all is done
     6  `annealed`    the best of these, changed at random on all ranks (:mod:`wastenot.pipelines.plan.annealing`)
     7  `exactly`     the plan of these settings, without reserve, checked against the deadline as a fraction
 
@@ -29,8 +29,9 @@ from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.plan.annealing import annealed
 from wastenot.pipelines.plan.lasting import LastingProblem, deadline_of
 from wastenot.pipelines.plan.lasting_bound import lasting_bound_j
-from wastenot.pipelines.plan.lasting_search import at_prices, first, improved, on_time, quickened, unchanging
+from wastenot.pipelines.plan.lasting_search import at_prices, first, improved, on_time, quickened
 from wastenot.pipelines.plan.planner import PlannedPipeline, replanned
+from wastenot.pipelines.plan.unchanging import cheapest_unchanging
 from wastenot.planning.switching import SwitchTime
 
 RESERVE = 0.004
@@ -112,9 +113,10 @@ def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin
                 continue
             known = [problem.settings_of(found[each]) for each in (True, False) if each in found and each >= never]
             if plans := [problem.exactly(each) for each in [*known, *_begun(problem)]]:
-                best = min(plans, key=_energy_j)
-                changed = problem.exactly(annealed(problem.waiting_as(best), problem.settings_of(best)))
-                found[never] = min(best, changed, key=_energy_j)
+                found[never] = best = min(plans, key=_energy_j)
+                if not problem.never_changes:
+                    changed = problem.exactly(annealed(problem.waiting_as(best), problem.settings_of(best)))
+                    found[never] = min(best, changed, key=_energy_j)
                 yield found[never] if tight is made else replanned(made, found[never].solved.way)
 
 
@@ -131,7 +133,11 @@ def _tighter(made: PlannedPipeline) -> Iterator[PlannedPipeline]:
 
 def _begun(problem: LastingProblem) -> list[IndexArray]:
     """Settings to search from, in time: the cheapest of those from prices and from the plan in which all change."""
-    begun = unchanging(problem) if problem.never_changes else (on_time(problem, first(problem)), at_prices(problem))
+    if problem.never_changes:
+        found, _ = cheapest_unchanging(problem)
+        begun = [] if found is None else [found]
+    else:
+        begun = [on_time(problem, first(problem)), at_prices(problem)]
     quick = {each.tobytes(): each for setting in begun if (each := quickened(problem, setting)) is not None}
     return [improved(problem, each) for each in sorted(quick.values(), key=problem.cost)[:_LOOKED_AT]]
 
