@@ -46,7 +46,6 @@ _MARGINS = (0.0, 1.645, 6.0, 12.0, 30.0, 100.0, 1e6)
 to keep its slowdown as was asked; at the last one only the default clocks are left for what is critical. The second is the
 95 % quantile for one way by itself, the others were chosen by hand."""
 
-_LOOKED_AT = 4  # of the settings to search from, the cheapest by the numbers with reserve
 _QUICK = Effort(steps=0)  # for plans in which settings change at will, to begin with
 _LIMITS = (0.0, 0.02, 0.1)  # within which plans are looked for first, where a limit is looser; more of them take longer
 _NEVER = SwitchTime(core_s=1e6, memory_s=1e6, basis="assumed", source="no switch within an iteration")
@@ -96,9 +95,10 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
 def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin: float) -> Iterator[PlannedPipeline]:
     """Plans within tighter limits and then within the pipeline's own, each searched for from those before.
 
-    Within each limit, at first without switches. What is found within one of :data:`_LIMITS` depends on it alone, so that
-    a plan within any looser limit is never worse, nor is one with switches than one without. Between two other limits, or
-    two switching times, nothing is promised; nor where plans are made with confidence, as then times are less sure.
+    Within each limit, at first without switches, where the best is found: within a looser limit it never costs more. What
+    is found with switches within one of :data:`_LIMITS` depends on it alone, so that a plan within any looser limit is never
+    worse, nor is one with switches than one without. Between two other limits, or two switching times, nothing is promised;
+    nor where plans are made with confidence, as then times are less sure.
     """
     made = own.made
     found: dict[bool, PlannedPipeline] = {}
@@ -132,14 +132,13 @@ def _tighter(made: PlannedPipeline) -> Iterator[PlannedPipeline]:
 
 
 def _begun(problem: LastingProblem) -> list[IndexArray]:
-    """Settings to search from, in time: the cheapest of those from prices and from the plan in which all change."""
+    """Settings to search from, in time: those from prices and from the plan in which all change, or the best if none may."""
     if problem.never_changes:
-        found, _ = cheapest_unchanging(problem)
-        begun = [] if found is None else [found]
+        found = [cheapest_unchanging(problem)[0]]
     else:
-        begun = [on_time(problem, first(problem)), at_prices(problem)]
-    quick = {each.tobytes(): each for setting in begun if (each := quickened(problem, setting)) is not None}
-    return [improved(problem, each) for each in sorted(quick.values(), key=problem.cost)[:_LOOKED_AT]]
+        found = [on_time(problem, first(problem)), at_prices(problem)]
+    quick = (quickened(problem, each) for each in found if each is not None)
+    return [improved(problem, each) for each in quick if each is not None]
 
 
 def _energy_j(made: PlannedPipeline) -> float:
