@@ -9,7 +9,7 @@
     3  `on_time`     late or early switches slow critical instructions down: raise the slower side until all is on time
     4  `improved`    spend the time won where it saves most energy per second: slow stays down while the deadline is kept
     5  `at_prices`   likewise at prices of time, which lets instructions be slower than in 1 where others are faster;
-       `cheapest_unchanging`  where no switch fits into an iteration, one setting for each rank: the best, and all is done
+       `cheapest_unchanging`  where no switch fits into an iteration, one setting a rank: the best, unless ranks are many
     6  `annealed`    the best of these, changed at random on all ranks (:mod:`wastenot.pipelines.plan.annealing`)
     7  `exactly`     the plan of these settings, without reserve, checked against the deadline as a fraction
 
@@ -95,10 +95,10 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
 def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin: float) -> Iterator[PlannedPipeline]:
     """Plans within tighter limits and then within the pipeline's own, each searched for from those before.
 
-    Within each limit, at first without switches, where the best is found: within a looser limit it never costs more. What
-    is found with switches within one of :data:`_LIMITS` depends on it alone, so that a plan within any looser limit is never
-    worse, nor is one with switches than one without. Between two other limits, or two switching times, nothing is promised;
-    nor where plans are made with confidence, as then times are less sure.
+    Within each limit, at first without switches, where the best is found unless ranks are many: within a looser limit it
+    never costs more. What is found with switches within one of :data:`_LIMITS` depends on it alone, so that a plan within
+    any looser limit is never worse, nor is one with switches than one without. Between two other limits, or two switching
+    times, nothing is promised; nor where plans are made with confidence, as then times are less sure.
     """
     made = own.made
     found: dict[bool, PlannedPipeline] = {}

@@ -1,4 +1,4 @@
-"""The cheapest plan in which no rank changes its setting: exact, since there are few choices and few paths that matter.
+"""The cheapest plan in which no rank changes its setting: exact for few ranks, as few paths matter.
 
 With x_rs = 1 where rank r has setting s, the length of a path is linear in x, and so is the energy:
 
@@ -22,8 +22,8 @@ from wastenot.pipelines.plan.lasting import LastingProblem
 
 _UNIT = 1e-5  # of the deadline, in which times are given: HiGHS's tolerance is 1e-6 of it
 _ENOUGH = 1e-9  # of the deadline, by which a path may be longer than was allowed
-_MOST_PATHS = 300  # eight ranks take 20 to 60
-_MOST_NODES = 20_000  # of HiGHS's searches in all
+_MOST_PATHS = 300  # eight to sixteen ranks take about 10
+_MOST_NODES = 400  # of HiGHS's searches in all, about 2 s: enough for 8 ranks; a proof for 16 takes about 1,100
 _ROUNDING = 1e-9  # of the cost; HiGHS takes cheaper settings for as good by 1e-7 J
 _OPTIMAL = 1e-7  # of the cost, within which HiGHS looks no further
 
@@ -50,6 +50,8 @@ def cheapest_unchanging(problem: LastingProblem) -> tuple[IndexArray | None, flo
             if whole:
                 break
             whole = True
+        if paths.nodes <= 0:
+            break
     return found, least
 
 
@@ -65,7 +67,7 @@ class _Paths:
         reserved_s = np.where(np.isfinite(problem.time_s), problem.time_s, 0.0)
         self._times = [(reserved_s, True), (problem.plain_s, False)]
         self._one_each = hstack([kron(eye_array(len(cost_j)), np.ones((1, cost_j.shape[1]))), csr_array((len(cost_j), 1))])
-        self._nodes = _MOST_NODES
+        self.nodes = _MOST_NODES
         self._unit_s = _UNIT * problem.within_s
         self._rows: list[FloatArray] = []
         self._most: list[float] = []
@@ -86,11 +88,11 @@ class _Paths:
                 np.append(np.zeros(self._cost_j.size), min(until_s, problem.within_s) / self._unit_s),
                 np.append(self._can.ravel().astype(float), 1.0 / _UNIT),
             ),
-            options={"mip_rel_gap": _OPTIMAL, "node_limit": self._nodes},
+            options={"mip_rel_gap": _OPTIMAL, "node_limit": self.nodes},
         )
         if found.x is None:
             return None, -np.inf
-        self._nodes = max(self._nodes - int(found.mip_node_count or 0), 1)
+        self.nodes -= int(found.mip_node_count or 0)
         taken = np.concatenate([found.x[:-1].reshape(shape), np.full((shape[0], 1), found.x[-1])], axis=1)
         least = found.mip_dual_bound if whole else found.fun
         return taken, float(least) - _ROUNDING * float(np.abs(self._cost_j).max(axis=1).sum())
