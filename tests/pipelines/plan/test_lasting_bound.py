@@ -15,7 +15,7 @@ from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan.lasting import NEARLY, LastingProblem
 from wastenot.pipelines.plan.lasting_bound import lasting_bound_j
 from wastenot.pipelines.plan.planner import PipelineGoal, plan_pipeline
-from wastenot.pipelines.plan.switched import RESERVE
+from wastenot.pipelines.plan.switched import RESERVE, with_switching
 from wastenot.planning.switching import switch_time
 
 
@@ -43,9 +43,7 @@ def least_of_all(made, switching):
     problem = LastingProblem.of(made, switching, RESERVE, 0.0, Effort(steps=0))
     graph, count = made.graph, len(problem.time_s)
     sets = np.array(list(product(range(len(problem.settings)), repeat=count)))
-    plain = replace(
-        problem, time_s=np.stack([graph.ways(int(graph.kind[part])).time_s[problem.way[part]] for part in range(count)])
-    )
+    plain = replace(problem, time_s=problem.plain_s)
     padded_s, padded_end_s = problem.timed(sets)
     start_s, end_s = plain.timed(sets)
     waiting_w, until_s = float(graph.waiting_w.sum()), made.plan.until_s or 0.0
@@ -69,3 +67,23 @@ def test_no_plan_whose_settings_last_is_below_the_bound(stages, micro_batches, c
     switching = switch_time("unknown", seconds)
     bound_j, best_j = lasting_bound_j(made, switching, RESERVE), least_of_all(made, switching)
     assert 0.85 * best_j <= bound_j <= best_j * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stages", "micro_batches", "clocks", "slowdown", "seed"),
+    [(2, 3, 6, 0.1, 0), (3, 4, 5, 0.05, 1), (3, 2, 5, 0.3, 2), (4, 3, 4, 0.15, 3)],
+)
+def test_where_no_switch_fits_in_the_plan_is_the_best_of_all_and_the_bound_its_energy(
+    stages, micro_batches, clocks, slowdown, seed
+):
+    schedule = build_schedule("1f1b", ranks=stages, micro_batches=micro_batches)
+    made = plan_pipeline(drawn(stages, clocks, seed), schedule, PipelineGoal(max_slowdown=slowdown))
+    switching = switch_time("unknown", 1e3)
+    problem = LastingProblem.of(made, switching, RESERVE, 0.0, Effort(steps=0))
+    ranks = np.repeat(np.arange(stages), np.diff(problem.ranks))
+    sets = np.array(list(product(range(clocks), repeat=stages)))[:, ranks]
+    in_time = sets[problem.timed(sets)[1] <= problem.within_s]
+    best_j = min(problem.exactly(each).plan.predicted.energy_j for each in in_time)
+    plan = with_switching(made, switching).plan
+    assert plan.predicted.energy_j == pytest.approx(best_j, rel=1e-12)
+    assert best_j * (1.0 - 1e-8) <= lasting_bound_j(made, switching, RESERVE) <= best_j

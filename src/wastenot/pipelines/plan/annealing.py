@@ -4,10 +4,10 @@
                                  a bound moved                  |     1600    | 1500  |
                                  a part at another setting      | 1600 |1800 |  1500 |
 
-The dynamic programmes of :mod:`wastenot.pipelines.plan.lasting` solve each rank at prices of time that were those of a plan
-whose settings change at will; what is left to gain is between ranks. Being late costs what time is worth, so that a plan may
-be late on the way. Proposals are drawn and timed many at once, and the first that is accepted is taken: the same as one by
-one. The draws are always the same, and counted, so that a busy machine finds the same plan.
+The dynamic programmes of :mod:`wastenot.pipelines.plan.lasting_search` solve each rank at prices of time that were those of
+a plan whose settings change at will; what is left to gain is between ranks. Being late costs what time is worth, so that a
+plan may be late on the way. Proposals are drawn and timed many at once, and the first that is accepted is taken: the same as
+one by one. The draws are always the same, and counted, so that a busy machine finds the same plan.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from wastenot.pipelines.plan.lasting import NEARLY, LastingProblem
 
 # Chosen by hand on two pipelines, an A100's of published times and a simulated H200's: between temperatures a hundred times
 # as low and these, what is saved differs by 0.1 points at most.
-_PROPOSALS = 35  # for each instruction, ...
-_OF_A_RANK = 4  # ... or for so many a rank, where no setting ever changes
+_PROPOSALS = 35  # for each instruction
 _MOST_PARTS = 6_000_000  # parts × plans that are timed: about 1 s
 _BATCH = 48
 _HOT, _COLD = 2e-4, 4e-7  # of what all instructions of a rank cost
@@ -47,7 +46,7 @@ def annealed(problem: LastingProblem, setting: IndexArray) -> IndexArray:
     iteration_s = problem.made.profile.iteration_s
     late_w = _DEAR * problem.total_w
     scale = float(np.abs(problem.cost_j[np.arange(len(setting)), setting]).sum()) / len(ranks)
-    most = _PROPOSALS * (_OF_A_RANK * len(ranks) if problem.never_changes else len(setting))
+    most = _PROPOSALS * len(setting)
     drawn, timed, most_timed = 0, 0, max(_MOST_PARTS // len(problem.part_time_s), 1)
     while (done := max(drawn / most, timed / most_timed)) < 1.0:
         temperature = _HOT * scale * (_COLD / _HOT) ** done

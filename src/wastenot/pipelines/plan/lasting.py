@@ -1,7 +1,6 @@
-"""Which settings an iteration's instructions can have where each lasts as long as a switch takes.
+"""What the settings of an iteration's instructions come to where each lasts as long as a switch takes.
 
-Ranks are coupled by dependencies alone: a rank by itself is a dynamic programme (:mod:`wastenot.frontiers.stays`), and
-whether the deadline is kept is the longest path of the whole graph.
+Ranks are coupled by dependencies alone: whether the deadline is kept is the longest path of the whole graph.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.frontiers.graph_times import Dag
-from wastenot.frontiers.stays import Start, Stays
-from wastenot.frontiers.switched_work import SwitchedWork
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.plan.planner import PlannedPipeline, replanned
@@ -48,15 +45,7 @@ _LATE = 0.2
 so. Chosen by hand."""
 
 _LATER = 1.0 + 1e-9  # the deadline at which time is priced: at the least time itself its price has no end
-_ROUNDS = 12  # of prices, for one setting a rank
-_STIFF = 40.0  # the price of all time rises by e where a plan is late by 1/40
-_SOFT = 0.5  # of the prices that move to the longest path in the first round
-_MOST_RAISES = 400  # of stays, until a plan is on time
 NEARLY = 0.98  # of its least length that a stay has in the plan without reserve, in which waits are elsewhere
-_STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once; several, to get past one that saves nothing by itself
-_MOST_PARTS = 30_000_000
-"""Parts × plans that are tried while one is improved: about 10 s, but counted, so that a busy machine finds the same
-plan."""
 
 
 @dataclass(eq=False)
@@ -103,6 +92,14 @@ class LastingProblem:
     def lasts_s(self) -> FloatArray:
         """From the begin of each instruction to that of the next on its rank, at each setting."""
         return np.maximum(self.gap_s[:, None], np.where(np.isfinite(self.time_s), self.time_s, 0.0))
+
+    @cached_property
+    def plain_s(self) -> FloatArray:
+        """Times without reserve, 0 where an instruction cannot have a setting."""
+        graph = self.made.graph
+        kinds = graph.kind[: len(self.way)].tolist()
+        plain_s = np.stack([graph.ways(kind).time_s[ways] for kind, ways in zip(kinds, self.way, strict=True)])
+        return np.where(np.isfinite(self.time_s), plain_s, 0.0)
 
     @cached_property
     def price_w(self) -> FloatArray:
@@ -188,197 +185,25 @@ class LastingProblem:
             padded,
         )
 
-    def first(self) -> IndexArray:
-        """Settings that last, with no instruction slower than planned; shape (instructions,)."""
-        found = np.empty(len(self.time_s), dtype=np.intp)
-        for begin, end in pairwise(self.ranks.tolist()):
-            here = slice(begin, end)
-            allowed = self.time_s[here] <= self.part_time_s[here, None] * (1.0 + 1e-9)
-            allowed |= self.time_s[here] <= self.time_s[here].min(axis=1, keepdims=True)  # where a setting has several ways
-            found[here] = self._lasting(here, allowed)
-        return found
-
-    def at_prices(self) -> IndexArray:
-        """Settings that last and cost least where each instruction pays for its time; shape (instructions,).
-
-        Unlike those of :meth:`first`, instructions may be slower than planned where others are faster.
-        """
-        found, known = np.empty(len(self.time_s), dtype=np.intp), np.isfinite(self.time_s)
-        for begin, end in pairwise(self.ranks.tolist()):
-            found[begin:end] = self._lasting(slice(begin, end), known[begin:end], self.price_w[begin:end])
-        return found
-
-    def unchanging(self) -> Iterator[IndexArray]:
-        """One setting for each rank throughout, as prices follow the longest path (a subgradient of the dual)."""
-        price_w, total_w = self.price_w, self.total_w
-        ranks = np.repeat(np.arange(len(self.ranks) - 1), np.diff(self.ranks))
-        for round_ in range(_ROUNDS):
-            paid = np.add.reduceat(self.cost_j + price_w[:, None] * self.time_s, self.ranks[:-1], axis=0)
-            setting = paid.argmin(axis=1)[ranks]
-            if not np.isfinite(self.time_s[np.arange(len(setting)), setting]).all():
-                return  # no setting is there for all of a rank
-            yield setting
-            path, length_s = self._longest(setting)
-            share = _SOFT / (1.0 + 0.5 * round_)
-            scale = math.exp(min(max(_STIFF * (length_s / self.within_s - 1.0), -0.5), 0.5))
-            price_w = scale * ((1.0 - share) * price_w + share * total_w * path)
-            total_w *= scale
-
-    def _longest(self, setting: IndexArray) -> tuple[BoolArray, float]:
-        """Whether each instruction is on a longest path, and its length."""
+    def longest(self, time_s: FloatArray) -> tuple[BoolArray, float]:
+        """Whether each instruction is on a longest path, and its length, with times of all parts or of instructions."""
         dag = self.dag
-        placed = self._times(setting)[0][dag.order]
+        placed = np.append(time_s, self.part_time_s[len(time_s) :])[dag.order]
         begin_s = dag.earliest_s(placed)
         on, end_s = np.zeros(len(placed), dtype=bool), begin_s + placed
         on[dag.critical_path(begin_s, end_s)] = True
-        return on[dag.place][: len(setting)], float(end_s.max())
-
-    def quickened(self, setting: IndexArray) -> IndexArray | None:
-        """Stays on the longest path made faster until the deadline is kept: those first that cost least per second won.
-
-        ``None`` where that does not get there.
-        """
-        setting = setting.copy()
-        for _ in range(_MOST_RAISES):
-            on, length_s = self._longest(setting)
-            late_s = length_s - self.within_s
-            if late_s <= 0.0:
-                return setting
-            best = (np.inf, 0, 0, 0)
-            for begin, end in self._stays(setting):
-                own, path = int(setting[begin]), on[begin:end]
-                faster = slice(own + 1, len(self.settings))
-                if not path.any() or own + 1 == len(self.settings):
-                    continue
-                won_s = (self.time_s[begin:end, own, None] - self.time_s[begin:end, faster])[path].sum(axis=0)
-                more_j = (self.cost_j[begin:end, faster] - self.cost_j[begin:end, own, None]).sum(axis=0)
-                useful = np.isfinite(more_j) & (won_s > 0.0)
-                rate = np.full(len(useful), np.inf)
-                rate[useful] = np.maximum(more_j[useful], 0.0) / np.minimum(won_s[useful], late_s)
-                best = min(best, (float(rate.min()), begin, end, own + 1 + int(rate.argmin())))
-            if not np.isfinite(best[0]):
-                return None
-            setting[best[1] : best[2]] = best[3]
-        return None
-
-    def _lasting(self, here: slice, allowed: BoolArray, price_w: FloatArray | None = None) -> IndexArray:
-        """The cheapest settings of a rank that last, of those allowed, where each instruction pays a price for its time.
-
-        A stay's length is that of gaps, from the begin of an instruction to that of the next, waiting included: a switch may
-        happen while the rank waits. The schedule is a loop, since iterations follow each other. First it is solved with the
-        loop cut open, where the stay across the cut may turn out too short; if so, once more for each setting of that stay,
-        with half of the least stay on either side of the cut.
-        """
-        time_s, cost_j = self.time_s[here], self.cost_j[here]
-        if price_w is not None:
-            cost_j = cost_j + price_w[:, None] * time_s
-        work = SwitchedWork.of(
-            np.where(allowed, self.lasts_s[here], np.inf),
-            np.where(allowed, cost_j, np.inf),
-            weight_s=np.where(allowed, time_s, np.inf),
-            stay_s=self.stay_s,
-            slow_stay_s=self.slow_stay_s,
-            slow=self.slow,
-            switch_j=self.switch_j,
-        )
-        stays, free = Stays(work), np.zeros(1)
-        found = stays.cheapest(free).setting[0]
-        if not work.keeps(found):
-            lanes = np.flatnonzero(allowed.any(axis=0))
-            starts = [Start(int(each), 0.5 * self.stay_s, 0.5 * self.stay_s) for each in lanes]
-            closed = stays.cheapest(np.zeros(len(starts)), starts)
-            if np.isfinite(closed.cost).any():
-                found = closed.setting[int(closed.cost.argmin())]
-        return np.asarray(found, dtype=np.intp)
-
-    def improved(self, setting: IndexArray) -> IndexArray:
-        """Spend what time is left where it saves most: stays are slowed down as far as the deadline is kept.
-
-        Greedy by energy saved per second of longer work. A move fails at once if the stay's own instructions, given the
-        earliest starts and latest ends as they are, would not be done in time; only the others take the longest path of the
-        whole graph.
-        """
-        rows, left = np.arange(len(setting)), _MOST_PARTS // len(self.part_time_s)
-        tried: set[tuple[int, int, int]] = set()
-        begin_s, latest_s = self.room(setting)
-        while left > 0:
-            moves = []
-            for begin, end in self._stays(setting):
-                for step in _STEPS:
-                    to = int(setting[begin]) - step
-                    if to < 0 or (begin, end, to) in tried:
-                        continue
-                    gain = float((self.cost_j[rows[begin:end], setting[begin]] - self.cost_j[rows[begin:end], to]).sum())
-                    if gain > 0.0 and np.isfinite(gain):
-                        longer_s = float((self.time_s[begin:end, to] - self.time_s[begin:end, setting[begin]]).sum())
-                        moves.append((gain / max(longer_s, 1e-12), begin, end, to))
-            moved = False
-            for _, begin, end, to in sorted(moves, reverse=True):
-                if left == 0:
-                    break
-                if setting[begin] != setting[end - 1] or setting[begin] <= to:
-                    continue  # another move was here
-                at_s = np.maximum.accumulate(begin_s[begin:end] - _before(self.time_s[begin:end, to]))
-                if (at_s + np.cumsum(self.time_s[begin:end, to]) > latest_s[begin:end] * (1.0 + 1e-12)).any():
-                    tried.add((begin, end, to))  # too long by itself, whatever becomes of the others
-                    continue
-                changed, left = self._joined_at_end(setting, begin, end, to), left - 1
-                if self._lasts(changed, self._rank_of(begin)) and self.keeps(changed):
-                    setting, moved = changed, True
-                    begin_s, latest_s = self.room(setting)
-                else:
-                    tried.add((begin, end, to))
-            if not moved:
-                break
-        return setting
-
-    def on_time(self, setting: IndexArray) -> IndexArray:
-        """Without switches that keep what is critical from being on time: the slower side is raised to the faster.
-
-        One stay each time, that with the least energy added per second no longer lost, until the makespan is within the
-        deadline.
-        """
-        setting = setting.copy()
-        for _ in range(len(setting)):
-            times, lost_s = self._times(setting)
-            placed = times[self.dag.order]
-            begin = self.dag.earliest_s(placed)
-            length_s = float((begin + placed).max())
-            if length_s <= self.within_s:
-                break
-            slack_s = (self.dag.latest_s(placed, length_s) - placed - begin)[self.dag.place][: len(setting)]
-            best: tuple[float, int, int, int] | None = None
-            for part in np.flatnonzero((lost_s > 0.0) & (slack_s <= 1e-6 * length_s)).tolist():
-                for first, end in self._slower_stays(setting, part):
-                    to = int(setting[part])
-                    more_j = float((self.cost_j[first:end, to] - self.cost_j[first:end, setting[first]]).sum())
-                    if np.isfinite(self.time_s[first:end, to]).all():
-                        best = min(best or (np.inf, 0, 0, 0), (more_j / lost_s[part], first, end, to))
-            if best is None:
-                break
-            setting[best[1] : best[2]] = best[3]
-        return setting
-
-    def _slower_stays(self, setting: IndexArray, part: int) -> list[tuple[int, int]]:
-        """Stays right before and after an instruction's own that are slower."""
-        found = []
-        for begin, end in self._stays(setting):
-            same = self._rank_of(begin) == self._rank_of(part)
-            if same and setting[begin] < setting[part] and (end == part or begin == part + 1):
-                found.append((begin, end))
-        return found
+        return on[dag.place][: len(self.time_s)], float(end_s.max())
 
     def room(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Of each instruction the earliest start, and the latest end that keeps the deadline."""
-        placed, here = self._times(setting)[0][self.dag.order], self.dag.place[: len(setting)]
+        placed, here = self.times(setting)[0][self.dag.order], self.dag.place[: len(setting)]
         return self.dag.earliest_s(placed)[here], self.dag.latest_s(placed, self.within_s)[here]
 
     def keeps(self, setting: IndexArray) -> bool:
         """Whether the deadline is kept."""
-        placed = self._times(setting)[0][self.dag.order]
-        return bool((self.dag.earliest_s(placed) + placed).max() <= self.within_s)
+        return bool(self.timed(setting[None])[1][0] <= self.within_s)
 
-    def _times(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
+    def times(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Times of all parts, and what of it instructions lose by switches beside them that are late or early."""
         times, lost_s = self._many_times(setting[None])
         return times[:, 0].copy(), lost_s[0]
@@ -462,7 +287,7 @@ class LastingProblem:
                 continue
             critical = found.slack_s[: len(setting)] <= 1e-9 * found.time_s
             slower = [
-                (begin, end) for begin, end in self._stays(setting)
+                (begin, end) for begin, end in self.stays(setting)
                 if critical[begin:end].any() and setting[begin] + 1 < len(self.settings)
                 and np.isfinite(self.time_s[begin:end, setting[begin] + 1]).all()
             ]  # fmt: skip
@@ -506,29 +331,12 @@ class LastingProblem:
         found[: len(setting)] = self.way[np.arange(len(setting)), setting]
         return found
 
-    def _joined_at_end(self, setting: IndexArray, begin: int, end: int, to: int) -> IndexArray:
-        """A stay at another setting; where it continues over the end of an iteration, on both sides."""
-        changed = setting.copy()
-        changed[begin:end] = to
-        rank = self._rank_of(begin)
-        first, last = int(self.ranks[rank]), int(self.ranks[rank + 1]) - 1
-        apart = first + np.flatnonzero(setting[first : last + 1] != setting[first])
-        if len(apart) and setting[first] == setting[last] and (begin == first or end == last + 1):
-            both = np.r_[first : apart[0], apart[-1] + 1 : last + 1]
-            if np.isfinite(self.time_s[both, to]).all():
-                changed[both] = to
-        return changed
-
-    def _rank_of(self, instruction: int) -> int:
+    def rank_of(self, instruction: int) -> int:
+        """The rank that runs an instruction."""
         return int(np.searchsorted(self.ranks, instruction, side="right")) - 1
 
-    def _lasts(self, setting: IndexArray, rank: int) -> bool:
-        """Whether all stays of a rank last, by when instructions began in the plan with reserve."""
-        starts = np.cumsum(self.gap_s) - self.gap_s
-        whole_s = float(self.gap_s[self.ranks[rank] : self.ranks[rank + 1]].sum())
-        return next(self.too_short(setting, starts, whole_s, NEARLY, rank), None) is None
-
-    def _stays(self, setting: IndexArray) -> list[tuple[int, int]]:
+    def stays(self, setting: IndexArray) -> list[tuple[int, int]]:
+        """The first instruction of each stay of every rank, and one past its last; cut at the end of an iteration."""
         changes = np.flatnonzero(np.diff(setting)) + 1
         bounds = np.unique(np.concatenate([self.ranks, changes]))
         return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
@@ -542,11 +350,6 @@ def _gaps_s(start_s: FloatArray, ranks: IndexArray, whole_s: float) -> FloatArra
         gap_s[begin : end - 1] = np.diff(starts)
         gap_s[end - 1] = max(whole_s - float(starts[-1] - starts[0]), 0.0)
     return gap_s
-
-
-def _before(time_s: FloatArray) -> FloatArray:
-    """Times of all that comes before each, summed."""
-    return np.concatenate([[0.0], np.cumsum(time_s[:-1])])
 
 
 def deadline_of(made: PlannedPipeline) -> Fraction:

@@ -13,6 +13,8 @@ last as long as a switch has to wait, at the least price between them:
 and one from a to b is out of the question where b cannot start a least stay after a within the deadline. Any prices give a
 bound; the best are looked for from those of the graph without stays (L-BFGS: Liu and Nocedal, Math. Programming 45, 1989).
 
+Where no switch fits into an iteration, the bound is the best plan's energy (:mod:`wastenot.pipelines.plan.unchanging`).
+
 What it leaves out makes it lower, never wrong: stays at the cut between iterations may be short, switches cost nothing, and
 none is late.
 """
@@ -32,6 +34,7 @@ from wastenot.frontiers.graph_rounding import Effort
 from wastenot.frontiers.graph_times import Dag
 from wastenot.pipelines.plan.lasting import NEARLY, LastingProblem
 from wastenot.pipelines.plan.planner import PlannedPipeline
+from wastenot.pipelines.plan.unchanging import cheapest_unchanging
 from wastenot.planning.switching import SwitchTime
 
 # Chosen by hand: with five times as many steps the bound of 8 × 48 instructions at 350 ms a switch rises by 0.02 %.
@@ -58,10 +61,13 @@ def lasting_bound_j(made: PlannedPipeline, switching: SwitchTime, reserve: float
     problem = LastingProblem.of(made, switching, reserve, 0.0, Effort(steps=0))
     if problem is None:
         return None
-    ranks = _Ranks.of(problem)
-    profile, prices = made.profile, _Prices(ranks, *_begun(problem, ranks.within_s))
-    steps = int(min(_MOST_STEPS, _MOST_CELLS / ranks.cells))
-    best = prices.climbed(steps)
+    ranks, profile = _Ranks.of(problem), made.profile
+    problem = replace(problem, within_s=ranks.within_s)
+    if problem.never_changes:
+        best = cheapest_unchanging(problem)[1] + ranks.other_j
+    else:
+        prices = _Prices(ranks, *_begun(problem, ranks.within_s))
+        best = prices.climbed(int(min(_MOST_STEPS, _MOST_CELLS / ranks.cells)))
     return profile.gpus_per_stage * (best + profile.iteration_j * len(made.schedule.ranks))
 
 
@@ -94,7 +100,6 @@ class _Ranks:
         within_s: the deadline.
         until_s: ranks wait until then at least.
         waiting_w: of all ranks.
-        unchanging: no switch fits into an iteration.
     """
 
     dag: Dag
@@ -114,7 +119,6 @@ class _Ranks:
     within_s: float
     until_s: float
     waiting_w: float
-    unchanging: bool
 
     @classmethod
     def of(cls, problem: LastingProblem) -> _Ranks:
@@ -129,9 +133,7 @@ class _Ranks:
         there = place < count
         part = np.where(there, begins + place, 0)
         known = np.isfinite(problem.time_s)
-        kinds = graph.kind[: len(known)].tolist()
-        plain_s = np.stack([graph.ways(kind).time_s[ways] for kind, ways in zip(kinds, problem.way, strict=True)])
-        plain_s = np.where(known, plain_s, 0.0)
+        plain_s = problem.plain_s
         reserve_s = np.where(known, problem.time_s, 0.0) - plain_s
         # Earliest and latest starts, with everything as fast as it can be.
         fast_s = problem.part_time_s.copy()
@@ -177,13 +179,12 @@ class _Ranks:
             within_s,
             min(made.profile.graph_until_s(plan.until_s) or 0.0, within_s),
             float(graph.waiting_w.sum()),
-            replace(problem, within_s=within_s).never_changes,
         )
 
     @property
     def cells(self) -> float:
         """Numbers looked at for one bound."""
-        return float(self.ends_s.size * (1 if self.unchanging else self.reach + 6))
+        return float(self.ends_s.size * (self.reach + 6))
 
     def cheapest(self, through_w: FloatArray, edge_w: FloatArray, sure: float) -> tuple[float, FloatArray, FloatArray]:
         """The cheapest stays of all ranks at some prices.
@@ -202,15 +203,10 @@ class _Ranks:
         begun = np.concatenate([np.zeros((1, *paid.shape[1:])), np.cumsum(paid, axis=0)])
         taken_s, waits_s = np.zeros(len(self.dag)), np.zeros(len(edge_w))
         total = 0.0
-        found = None if self.unchanging else self._stays(begun, edge_w)
+        found = self._stays(begun, edge_w)
         for rank, end in enumerate(self.count.tolist()):
-            if found is None:
-                total += float(begun[end, rank].min())
-                stays = [(0, end, int(begun[end, rank].argmin()))]
-            else:
-                total += float(found.value[end, rank])
-                stays = self._path(found, rank, waits_s)
-            for first, until, setting in stays:
+            total += float(found.value[end, rank])
+            for first, until, setting in self._path(found, rank, waits_s):
                 parts = self.part[first:until, rank]
                 taken_s[self.dag.place[parts]] = each_s[parts, setting]
         return total, taken_s, waits_s

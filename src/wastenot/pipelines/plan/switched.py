@@ -9,7 +9,7 @@
     3  `on_time`     late or early switches slow critical instructions down: raise the slower side until all is on time
     4  `improved`    spend the time won where it saves most energy per second: slow stays down while the deadline is kept
     5  `at_prices`   likewise at prices of time, which lets instructions be slower than in 1 where others are faster;
-       `unchanging`  where no switch fits into an iteration, one setting for each rank
+       `cheapest_unchanging`  where no switch fits into an iteration, one setting a rank: the best, unless ranks are many
     6  `annealed`    the best of these, changed at random on all ranks (:mod:`wastenot.pipelines.plan.annealing`)
     7  `exactly`     the plan of these settings, without reserve, checked against the deadline as a fraction
 
@@ -29,7 +29,9 @@ from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.plan.annealing import annealed
 from wastenot.pipelines.plan.lasting import LastingProblem, deadline_of
 from wastenot.pipelines.plan.lasting_bound import lasting_bound_j
+from wastenot.pipelines.plan.lasting_search import at_prices, first, improved, on_time, quickened
 from wastenot.pipelines.plan.planner import PlannedPipeline, replanned
+from wastenot.pipelines.plan.unchanging import cheapest_unchanging
 from wastenot.planning.switching import SwitchTime
 
 RESERVE = 0.004
@@ -44,7 +46,6 @@ _MARGINS = (0.0, 1.645, 6.0, 12.0, 30.0, 100.0, 1e6)
 to keep its slowdown as was asked; at the last one only the default clocks are left for what is critical. The second is the
 95 % quantile for one way by itself, the others were chosen by hand."""
 
-_LOOKED_AT = 4  # of the settings to search from, the cheapest by the numbers with reserve
 _QUICK = Effort(steps=0)  # for plans in which settings change at will, to begin with
 _LIMITS = (0.0, 0.02, 0.1)  # within which plans are looked for first, where a limit is looser; more of them take longer
 _NEVER = SwitchTime(core_s=1e6, memory_s=1e6, basis="assumed", source="no switch within an iteration")
@@ -73,7 +74,7 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
     for margin in _MARGINS[hopeless:]:
         if (problem := LastingProblem.of(made, switching, reserve, margin, _QUICK)) is None:
             break
-        tried = problem.exactly(problem.improved(problem.on_time(problem.first())))
+        tried = problem.exactly(improved(problem, on_time(problem, first(problem))))
         found = tried if found is None else max(found, tried, key=_worth)
         if _worth(found)[0] >= 1.0:
             found = max([found, *_searched(problem, switching, reserve, margin)], key=_worth)
@@ -94,9 +95,10 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
 def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin: float) -> Iterator[PlannedPipeline]:
     """Plans within tighter limits and then within the pipeline's own, each searched for from those before.
 
-    Within each limit, at first without switches. What is found within one of :data:`_LIMITS` depends on it alone, so that
-    a plan within any looser limit is never worse, nor is one with switches than one without. Between two other limits, or
-    two switching times, nothing is promised; nor where plans are made with confidence, as then times are less sure.
+    Within each limit, at first without switches, where the best is found unless ranks are many: within a looser limit it
+    never costs more. What is found with switches within one of :data:`_LIMITS` depends on it alone, so that a plan within
+    any looser limit is never worse, nor is one with switches than one without. Between two other limits, or two switching
+    times, nothing is promised; nor where plans are made with confidence, as then times are less sure.
     """
     made = own.made
     found: dict[bool, PlannedPipeline] = {}
@@ -111,9 +113,10 @@ def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin
                 continue
             known = [problem.settings_of(found[each]) for each in (True, False) if each in found and each >= never]
             if plans := [problem.exactly(each) for each in [*known, *_begun(problem)]]:
-                best = min(plans, key=_energy_j)
-                changed = problem.exactly(annealed(problem.waiting_as(best), problem.settings_of(best)))
-                found[never] = min(best, changed, key=_energy_j)
+                found[never] = best = min(plans, key=_energy_j)
+                if not problem.never_changes:
+                    changed = problem.exactly(annealed(problem.waiting_as(best), problem.settings_of(best)))
+                    found[never] = min(best, changed, key=_energy_j)
                 yield found[never] if tight is made else replanned(made, found[never].solved.way)
 
 
@@ -129,10 +132,13 @@ def _tighter(made: PlannedPipeline) -> Iterator[PlannedPipeline]:
 
 
 def _begun(problem: LastingProblem) -> list[IndexArray]:
-    """Settings to search from, in time: the cheapest of those from prices and from the plan in which all change."""
-    begun = problem.unchanging() if problem.never_changes else (problem.on_time(problem.first()), problem.at_prices())
-    quick = {each.tobytes(): each for setting in begun if (each := problem.quickened(setting)) is not None}
-    return [problem.improved(each) for each in sorted(quick.values(), key=problem.cost)[:_LOOKED_AT]]
+    """Settings to search from, in time: those from prices and from the plan in which all change, or the best if none may."""
+    if problem.never_changes:
+        found = [cheapest_unchanging(problem)[0]]
+    else:
+        found = [on_time(problem, first(problem)), at_prices(problem)]
+    quick = (quickened(problem, each) for each in found if each is not None)
+    return [improved(problem, each) for each in quick if each is not None]
 
 
 def _energy_j(made: PlannedPipeline) -> float:
