@@ -12,7 +12,8 @@ NAMES = (
     "latency", "h200", "h200-fit", "regulator", "forecast", "pipeline-measured", "pipeline-run", "natural-forecast",
     "iteration", "straggler", "tune", "serving-fits", "jobs", "jobs-overlap", "jobs-changes", "job-limits",
     "serving-kernels", "serving-policies", "serve-control", "serve-live", "serving-attack", "cluster-speed",
-    "serving-speed", "cluster-forecast", "cluster-policies", "cluster-emergencies", "cluster-unseen", "safety",
+    "serving-speed", "cluster-forecast", "cluster-policies", "cluster-emergencies", "cluster-unseen", "budget",
+    "safety",
 )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ class MemoryNvml:
         self.memory = [None] * len(UUIDS)
         self.limit_mw = [DEFAULT_MW] * len(UUIDS)
         self.profiles = [frozenset[int]() for _ in UUIDS]
+        self.drawn_mw = [80_000] * len(UUIDS)  # None: it cannot be read
         self.clocks = dict.fromkeys(MEMORIES, CORES)
         self.failing = False
         self.on_change = lambda: None
@@ -79,6 +80,7 @@ class MemoryNvml:
             "GetPowerManagementLimit": lambda: self.limit_mw[index],
             "GetPowerManagementDefaultLimit": lambda: DEFAULT_MW,
             "GetPowerManagementLimitConstraints": lambda: LIMITS_MW,
+            "GetPowerUsage": lambda: self.drawn_mw[index],
             "GetArchitecture": lambda: 9,
             "WorkloadPowerProfileGetCurrentProfiles": lambda: self._tell_profiles(index, arguments[1]._obj),
             "WorkloadPowerProfileUpdateProfiles_v1": lambda: self._take_profiles(index, arguments[1]._obj),

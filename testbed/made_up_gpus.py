@@ -118,6 +118,9 @@ class Setter:
     def default_power_limit_w(self):
         return DEFAULT["power"]
 
+    def power_w(self):
+        return 50.0
+
     def profiles(self):
         return None
 

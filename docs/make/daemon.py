@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 
+from benchmarks.bench_budget import BUDGET_W, KEPT
 from benchmarks.bench_kills import KILLS
 from benchmarks.bench_safety import SAFETY
 from docs.make.page import Page, read_json, table
@@ -17,6 +18,7 @@ WORDS = {
     "client": ("a client of the daemon", "the daemon"),
     "hang": (f"a client, stopped instead of killed (heartbeat {kill_runs.HEARTBEAT_S:g} s)", "the daemon"),
     "daemon": ("the daemon", "its next start"),
+    "budget": ("the daemon and its client, while GPUs share a budget", "its next start, without one"),
     "both": ("the daemon and its client", "the next start, or the next command of root"),
     "apply": ("`wastenot apply`", "the daemon"),
     "apply as root": ("`wastenot apply` of root, without a daemon", "the next command"),
@@ -29,6 +31,14 @@ WORDS = {
         "`wastenot serve control`",
     ),
     "serve-control and server": ("`wastenot serve control` and its server", "the daemon, or its keeper"),
+}
+DIVISIONS = {
+    "ours": "wastenotd's, all jobs told",
+    "ours, half": "half told",
+    "ours, none": "none told",
+    "equal": "equal limits",
+    "by power": "by power without limits, known beforehand",
+    "known in full": "optimal, all known beforehand",
 }
 TRIALS = {
     "flood": (
@@ -75,6 +85,17 @@ def safety() -> str:
     return table("tried | how often | failed | besides", lines)
 
 
+def budget() -> str:
+    """The time that jobs lose, by how a budget is divided."""
+    days = [*read_json(KEPT).values()]
+    lines = []
+    for name, division in DIVISIONS.items():
+        mean = sum(day[name]["lost"] for day in days) / len(days)
+        over = max(day[name]["most_over_w"] for day in days) / BUDGET_W
+        lines.append([division, f"{100.0 * mean:.1f} %", f"{100.0 * max(over, 0.0):.1f} %"])
+    return table("division | time lost | most power above the budget", lines)
+
+
 def kills() -> str:
     """How often clocks were left changed, by what was killed."""
     with KILLS.open(newline="") as stream:
@@ -90,4 +111,4 @@ def kills() -> str:
     return table("killed | restored by | kills | changed at that moment | left changed | median, longest", lines)
 
 
-PAGES = (Page("daemon", {"safety": safety, "kills": kills}),)
+PAGES = (Page("daemon", {"safety": safety, "kills": kills, "budget": budget}),)

@@ -13,6 +13,7 @@ processes in five is aimed: at a moment when clocks are changed.
     hang     the same, stopped (SIGSTOP) instead of killed
     daemon   wastenotd, while a client works; checked after its next start
     both     wastenotd and its client, in random order; checked after the next start or the next command of root
+    budget   the same while the GPUs share a budget of watts; checked after the next start, without one
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE as DAEMON_SO
 from wastenot.devices.common.journal import journals
 from wastenot.devices.open import open_gpu
 
-KINDS = ("root", "client", "hang", "daemon", "both")
+KINDS = ("root", "client", "hang", "daemon", "both", "budget")
 HEARTBEAT_S = 0.3
 _GPUS = 2
 _MOST_REQUESTS = 6  # that a victim completes before it is killed
 _LONGEST_WAIT_S = 0.004  # after that
 _AIMED_EVERY = 5  # one kill in so many finds clocks changed, however slow the machine is
+_BUDGET = "[[budget]]\nbudget_w = 900\n"  # of two H200, which may draw 700 W each
 _PATIENCE_S = 60.0  # for what should take no longer than a heartbeat
 
 
@@ -98,7 +100,7 @@ class Runs:
         self.daemon = 0
         if kind != "root":
             os.environ[DAEMON_SOCKET] = str(self._socket)
-            self.start_daemon()
+            self.start_daemon(_BUDGET if kind == "budget" else "")
 
     def kill(self, turn: int) -> dict[str, float]:
         """Kill once; what was found."""
@@ -115,14 +117,15 @@ class Runs:
             self.stop_where_changed(victim)
         changed = self._kind in ("client", "hang") and bool(journals())  # the daemon may be faster than a look afterwards
         began = time.monotonic()
-        dead = {"root": [victim], "client": [victim], "hang": [], "daemon": [self.daemon], "both": [victim, self.daemon]}
-        self._rng.shuffle(dead[self._kind])
-        for process in dead[self._kind]:
+        both = [victim, self.daemon]
+        self._rng.shuffle(both)
+        dead = {"root": [victim], "client": [victim], "hang": [], "daemon": [self.daemon]}.get(self._kind, both)
+        for process in dead:
             try:
                 kill(process)
             except RuntimeError as error:
                 raise RuntimeError(f"{error}: {(self.folder / 'log').read_text()[-3000:]}") from error
-        for process in dead[self._kind]:
+        for process in dead:
             self.control.wait_for(process)
         found = {"journal": changed or bool(journals()), "changed": self.changed(), "restore_s": 0.0}
         if self._kind in ("client", "hang"):
@@ -133,7 +136,7 @@ class Runs:
             kill(victim)  # it would begin anew
             self.control.wait_for(victim)
             self.start_daemon()
-        elif self._kind == "both" and self._rng.random() < 0.5:
+        elif self._kind == "budget" or (self._kind == "both" and self._rng.random() < 0.5):
             self.start_daemon()
         else:
             open_gpu(f"{vendor()}:0")  # the next command, which is not allowed to change clocks itself
@@ -141,6 +144,9 @@ class Runs:
         if self._kind == "both":
             if not runs(self.daemon):
                 self.start_daemon()
+        elif self._kind == "budget":
+            self.end()
+            self.start_daemon(_BUDGET)
         elif self._kind == "hang":
             kill(victim)
         os.close(completed)

@@ -23,6 +23,9 @@ tests:
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-2",state="held"}}', values: '1x40'}}
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-3",state="unrestored"}}', values: '0 0 1x20'}}
       - {{series: 'wastenotd_gpu_hung{{gpu="GPU-4"}}', values: '0 0 1x20'}}
+      - {{series: 'wastenotd_budget_short_watts{{instance="a"}}', values: '0 0 50x20'}}
+      - {{series: 'wastenotd_budget_short_watts{{instance="b"}}', values: '0x40'}}
+      - {{series: 'wastenotd_gpu_disobeys{{instance="c"}}', values: '0 0 1x20'}}
       - {{series: 'wastenot_gpu_clock_hertz{{gpu="GPU-5"}}', values: '1.755e9x40'}}
       - {{series: 'wastenot_gpu_clock_target_hertz{{gpu="GPU-5"}}', values: '1.47e9x40'}}
       - {{series: 'wastenot_gpu_clock_hertz{{gpu="GPU-6"}}', values: '1.98e9 1.47e9 1.47e9x40'}}
@@ -57,6 +60,15 @@ tests:
           - exp_labels: {{gpu: GPU-4}}
             exp_annotations:
               summary: "GPU-4: its driver does not return from a call; 'dmesg' may say why"
+      - eval_time: 5m
+        alertname: WastenotBudgetNotKept
+        exp_alerts:
+          - exp_labels: {{instance: a}}
+            exp_annotations:
+              summary: "a: GPUs may draw more than their budget; 'journalctl -u wastenotd' says which"
+          - exp_labels: {{instance: c}}
+            exp_annotations:
+              summary: "c: GPUs may draw more than their budget; 'journalctl -u wastenotd' says which"
       - eval_time: 10m
         alertname: WastenotClockNotKept
         exp_alerts:
@@ -95,7 +107,7 @@ def promtool(*arguments):
 @pytest.mark.system
 def test_prometheus_takes_the_rules():
     code, said = promtool("check", "rules", RULES)
-    assert code == 0 and "7 rules found" in said, said
+    assert code == 0 and "8 rules found" in said, said
 
 
 @pytest.mark.system

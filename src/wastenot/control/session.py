@@ -23,10 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from wastenot.control.controller import Controller
 from wastenot.control.driver import Driver, Ended
 from wastenot.control.hooks import Seen
 from wastenot.control.marker import EPOCH, ITERATION, Marker
 from wastenot.control.status import Status, Summary
+from wastenot.control.told_frontier import tell_frontier
 from wastenot.control.wire import SCHEMA, Line, Message, listen_at
 from wastenot.core.errors import BadInputError, WastenotError
 from wastenot.core.vendors import bare_unique_id
@@ -144,6 +146,8 @@ class Session:
             self._leases.close()
             self._listening.close()
             raise
+        if isinstance(self._driver, Controller):
+            tell_frontier(self._driver.schedule, self._driver.gpus)
         self._offset_s = self._driver.gpus[0].time.now_s() - time.monotonic()
         self._thread.start()
         return self

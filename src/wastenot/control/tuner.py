@@ -30,6 +30,7 @@ from wastenot.control.one_setting import Change, one_setting
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.setting_search import Candidate, SettingSearch
 from wastenot.control.status import Estimate, Outcome, Status, Summary, Trial, Tuning
+from wastenot.control.told_frontier import tell_frontier
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Device
@@ -427,6 +428,7 @@ class Tuner(ClockDriver):
         self._state = "held"
         self._held_s = now_s - self._began_s
         self.schedule = self.schedule_of(winner)
+        tell_frontier(self.schedule, self.gpus, len(self.gpus))
         self.controller = Controller(
             self.schedule,
             self.gpus,

@@ -287,7 +287,8 @@ class ClockControlOptions:
             BadInputError: there is no such device, or ``--restore-clocks`` is not one or two ranges.
             DeviceError: it does not respond.
         """
-        from wastenot.devices.common.clocks import LeasedClocks, SharedClocks
+        from wastenot.devices.common.clocks import LeasedClocks
+        from wastenot.devices.common.shared_clocks import SharedClocks
         from wastenot.devices.open import open_device
         from wastenot.terminal.output import say
 

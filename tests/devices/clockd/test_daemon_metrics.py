@@ -84,4 +84,4 @@ def test_the_page_has_all_of_them():
 
 
 def test_labels_are_not_what_clients_say():
-    assert {"hello", "status", "metrics", "beat", "acquire", "set", "release"} == server_module._ASKS
+    assert {"hello", "status", "metrics", "beat", "acquire", "set", "release", "frontier"} == server_module._ASKS

@@ -492,7 +492,12 @@ def test_another_user_gets_what_the_policy_allows_and_no_more(stand_in, as_nobod
 
 @pytest.mark.parametrize(
     ("kind", "kills"),
-    [("client", 3), ("both", 3), *(pytest.param(kind, 10, marks=pytest.mark.slow) for kind in ("hang", "daemon", "both"))],
+    [
+        ("client", 3),
+        ("both", 3),
+        ("budget", 3),
+        *(pytest.param(kind, 10, marks=pytest.mark.slow) for kind in ("hang", "daemon", "both")),
+    ],
 )
 def test_kills_leave_nothing_behind(kind, kills):
     journals_there = 0

@@ -52,7 +52,7 @@ def test_hello_says_what_the_policy_allows(daemon, client):
     assert found["gpus"] == {
         FIRST: {
             "core_mhz": [600.0, 1200.0], "memory_mhz": None, "power_limit_w": [300.0, 600.0], "longest_lease_s": 100.0,
-            "profiles": [], "restore": "reset to the driver's defaults",
+            "profiles": [], "shares": False, "restore": "reset to the driver's defaults",
         }
     }  # fmt: skip
     by_group = daemon.connect(user=7, groups=(50,)).ask("hello")["ok"]["gpus"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wastenot.devices.amd.sensors import AmdSensors
 from wastenot.devices.amd.smi import Smi, number
 from wastenot.devices.common.gpu_driver import DriverError, Kind, NotSupportedError
 from wastenot.devices.common.journal import Restore
@@ -28,6 +29,7 @@ class AmdSetter:
         self._smi, self._handle, self.unique_id = smi, handle, unique_id
         self.allow_changes = smi.allow_changes
         self._supported = dict[float, tuple[float, ...]]()
+        self._sensors = AmdSensors(smi, handle, None)
         self._limits = dict[Kind, tuple[float, float]]()  # clocks that are limited now, from and to
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
@@ -55,6 +57,10 @@ class AmdSetter:
     def default_power_limit_w(self) -> float | None:
         """The power limit that the GPU comes with; ``None`` where it is not reported."""
         return self._watts("default_power_cap")
+
+    def power_w(self) -> float | None:
+        """The latest reading of its power; ``None`` where it reports none."""
+        return self._sensors.power_w()
 
     def profiles(self) -> None:
         """``None``: the profiles of AMD SMI are not used."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.clockd.budget import Frontier, Seen
 from wastenot.devices.clockd.log_lines import Log, Repeats
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.clockd.recoveries import Recoveries
@@ -28,8 +29,10 @@ from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, 
 from wastenot.devices.common.journal import Holder
 
 _RETRY_S = 1.0  # between attempts to restore a GPU
+_REFUSED_S = 60.0  # for which a GPU that could not be limited counts as one that cannot be
 _PAUSE_S = 10.0  # for which a user who has had the GPU as long as allowed does not get it again; a shorter one is none
 _WAITS_S = 10.0  # after which a user who was refused a GPU and has not asked again is not waiting for it any more
+_UNTOUCHED = Auto(kept=frozenset(KINDS) - {"power"})  # nobody has a lease, and only a share of a budget is set
 _NAMED = 100  # different settings of a lease that are logged
 
 
@@ -98,6 +101,8 @@ class GpuLeases:
         unrestored: what keeps the GPU from being given to anybody.
         recoveries: of what dead processes left changed.
         undo_failures: attempts to restore it that failed.
+        power: its power and its limits; ``None`` before they have been read.
+        frontier: that the job of a lease has told; the event loop says so.
     """
 
     def __init__(
@@ -107,6 +112,10 @@ class GpuLeases:
         self.lease: Lease | None = None
         self.unrestored: Unrestored | None = None
         self.recoveries = Recoveries(now_s, log, lambda uuid: setter, lambda uuid: uuid == gpu.uuid)
+        self.power: Seen | None = None
+        self.frontier: tuple[Lease, Frontier] | None = None
+        self._capped: LeasedClocks | None = None  # to a share of a budget, under whatever lease
+        self._refused_s = -inf  # when it could not be limited last
         self._setter, self._policy, self._now_s, self._log, self._repeats = setter, policy, now_s, log, Repeats(now_s)
         self._lost: dict[object, str] = {}  # why, until the client has been told
         self._used_s: dict[int, tuple[float, float]] = {}  # since when, and until when, users have had it
@@ -169,7 +178,10 @@ class GpuLeases:
                     self._restore_again(self.unrestored)
                 self.recoveries.recover()
                 auto = _widest(bounds, self._setter.supported_clocks())
-                clocks = LeasedClocks(self._setter, self._policy.restore(self.gpu), _holder(peer), auto=auto)
+                restore = self._policy.restore(self.gpu)
+                clocks = self._capped or LeasedClocks(self._setter, restore, _holder(peer), auto=auto)
+                clocks.restore_to(restore)
+                clocks.mean_by_auto(auto)
                 clocks.hold()
                 since_s = self._since_s(peer.user)
                 lease = self.lease = Lease(owner, peer, clocks, since_s, since_s + bounds.longest_lease_s, bounds)
@@ -263,10 +275,52 @@ class GpuLeases:
         else:
             lease.until_s = min(lease.until_s, lease.since_s + bounds.longest_lease_s)
 
+    def read_power(self) -> None:
+        """Read its power, and, unless it is limited by now, within which limits."""
+        drawn_w, before = None, self.power
+        with suppress(WastenotError):
+            drawn_w = self._setter.power_w()
+        settable = self._now_s() - self._refused_s >= _REFUSED_S
+        if before is not None and (self._capped is not None or self.lease is not None):
+            self.power = replace(before, drawn_w=drawn_w, settable=settable)
+            return
+        limits_w, limit_w = self._setter.power_limit_range_w(), self._setter.power_limit_w()
+        highest_w = limit_w or (inf if limits_w is None else limits_w[1])
+        lowest_w = highest_w if limits_w is None else min(limits_w[0], highest_w)
+        self.power = Seen((lowest_w, highest_w), highest_w, drawn_w, settable and limits_w is not None)
+
+    def take_share(self, limit_w: float | None) -> None:
+        """Keep the power limit at a share of a budget or below, with a lease and without; ``None``: no more."""
+        before = self._capped
+        clocks = before or self._clocks_to_cap()
+        self._capped = None if limit_w is None else clocks
+        try:
+            clocks.cap(limit_w)
+        except Exception as error:  # whatever it is, it is tried again, and the GPU counts at the most that may be in force
+            self._refused_s = self._now_s()
+            if self._repeats.is_news(f"{self.gpu.uuid} share", str(error)):
+                self._log("cannot limit", gpu=self.gpu.uuid, limit_w=limit_w, error=error)
+            if before is None or limit_w is None:
+                self._capped = None
+                if self.lease is None and clocks.has_lease:
+                    self._failed(Unrestored(clocks), error)
+            limit_w = None if limit_w is None or self.power is None else max(limit_w, self.power.limit_w)
+        if self.power is not None:
+            self.power = replace(self.power, limit_w=limit_w or self.power.limits_w[1])
+
+    def told_frontier(self) -> tuple[Frontier, int | None]:
+        """The frontier of the job that has the lease, and its user; empty where it told none."""
+        lease, told = self.lease, self.frontier
+        if lease is None or lease.ending or told is None or told[0] is not lease:
+            return (), None
+        return told[1], lease.peer.user
+
     def end_all(self) -> None:
         """End the lease, and try to restore the GPU once more where that failed."""
         if self.lease is not None:
             self._end(self.lease, "wastenotd is stopping")
+        if self._capped is not None:
+            self.take_share(None)
         if self.unrestored is not None:
             with suppress(Exception):
                 self._restore_again(self.unrestored)
@@ -315,6 +369,13 @@ class GpuLeases:
             lease.clocks.request(within)
         lease.setting = within
 
+    def _clocks_to_cap(self) -> LeasedClocks:
+        if self.lease is not None:
+            return self.lease.clocks
+        if self.unrestored is not None:
+            return self.unrestored.clocks
+        return LeasedClocks(self._setter, self._policy.restore(self.gpu), auto=_UNTOUCHED)
+
     def _bounds(self, peer: Peer) -> Bounds:
         bounds = self._policy.bounds(peer, self.gpu)
         if bounds is None:
@@ -342,6 +403,9 @@ class GpuLeases:
 
     def _forget(self, lease: Lease, why: str, *, restored: bool = True) -> None:
         self.lease = None
+        if self._capped is not None:
+            with suppress(DeviceError):  # a journal that says of too much that it is to be restored
+                lease.clocks.mean_by_auto(_UNTOUCHED)
         self._used_s[lease.peer.user] = (lease.since_s, self._now_s())
         who = {"user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests}
         held_s = f"{self._now_s() - lease.since_s:.1f}"

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from math import inf
 from typing import Any
 
 from wastenot.core.errors import WastenotError
@@ -21,7 +20,8 @@ from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.clockd.recoveries import Recoveries
 from wastenot.devices.clockd.refused import RefusedError
-from wastenot.devices.clockd.worker import Answer, Job, Worker
+from wastenot.devices.clockd.shares import Shares
+from wastenot.devices.clockd.worker import Answer, Job, Worker, nobody
 from wastenot.devices.common import journal
 from wastenot.devices.common.gpu_driver import ClockSetter, Missing, setter_of
 from wastenot.devices.common.patience import PATIENCE_S
@@ -43,6 +43,7 @@ class Leases:
     Attributes:
         policy: who may do what; see :meth:`take_policy`.
         gpus: by UUID, those that answer.
+        shares: of GPUs in budgets.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Leases:
         self.policy, self.gpus = policy, dict[str, Gpu]()
         self._now_s, self._log, self._wake = now_s, log, wake
         self._served, self._missing = dict[str, GpuLeases](), dict[int, Missing]()
+        self.shares = Shares(self._served, self._missing, now_s, log)
         self._asked: dict[object, set[GpuLeases]] = {}  # by connection: GPUs that it has asked for
         for index, setter in enumerate(setters):
             if isinstance(setter, Missing):
@@ -69,6 +71,12 @@ class Leases:
     def recover(self) -> None:
         """Restore what dead processes left changed, an earlier daemon among them, as far as drivers answer."""
         self.search()
+        self._wait()
+        for served in self._served.values():
+            served.worker.once("power", served.read_power)  # as it is found
+        self._wait()
+
+    def _wait(self) -> None:
         until_s = self._now_s() + 2.0 * PATIENCE_S
         while self.searching() or any(each.worker.jobs and not each.worker.hung for each in self._served.values()):
             time.sleep(1e-3)
@@ -97,7 +105,7 @@ class Leases:
                     self._log("answers again", gpu=setter.unique_id)
             for uuid, served in self._served.items():
                 if uuid in stale or uuid in served.recoveries.status():
-                    self._once(served, "recover", served.recoveries.recover)
+                    served.worker.once("recover", served.recoveries.recover)
 
         if not self._searcher.has("search"):
             self._searcher.put(Job(look, take, "search"))
@@ -193,14 +201,15 @@ class Leases:
     def look_after(self) -> float:
         """Look after each GPU whose time has come, and tell who waits for one that does not answer; when to look again."""
         self.finish()
-        now_s, due_s = self._now_s(), inf
+        now_s = self._now_s()
         if now_s - self._searched_s >= _SEARCH_S:
             self.search()
+        due_s = self.shares.look_after()
         for served in self._served.values():
             if served.worker.busy_s() >= PATIENCE_S and not served.worker.hung:
                 self._give_up(served)
             if served.due_s() <= now_s:
-                self._once(served, "look", served.look_after)
+                served.worker.once("look", served.look_after)
             elif not served.worker.jobs:
                 due_s = min(due_s, served.due_s())
         return due_s
@@ -210,7 +219,7 @@ class Leases:
         self.policy = policy
         for served in self._served.values():
             if not any(job.name == "policy" for job in list(served.worker.jobs)[1:]):  # the first may have begun
-                served.worker.put(Job(partial(self._hold_policy, served), _nobody, "policy"))
+                served.worker.put(Job(partial(self._hold_policy, served), nobody, "policy"))
 
     def has_taken_policy(self) -> bool:
         """Whether the policy holds for all GPUs, but for those that do not answer, for which it will when they do."""
@@ -224,7 +233,7 @@ class Leases:
         """
         until_s = self._now_s() + longest_s
         for served in self._served.values():
-            served.worker.put(Job(served.end_all, _nobody))
+            served.worker.put(Job(served.end_all, nobody))
             served.worker.stop()
         self._searcher.stop()
         hung = [each for each in self._served.values() if not each.worker.has_ended(max(0.0, until_s - self._now_s()))]
@@ -234,7 +243,8 @@ class Leases:
     def _add(self, index: int, setter: ClockSetter) -> None:
         gpu = self.gpus[setter.unique_id] = Gpu(index, setter.unique_id)
         worker = Worker(f"wastenotd-gpu-{index}", self._now_s, self._wake)
-        self._served[gpu.uuid] = GpuLeases(gpu, setter, worker, self.policy, self._now_s, self._log)
+        served = self._served[gpu.uuid] = GpuLeases(gpu, setter, worker, self.policy, self._now_s, self._log)
+        served.worker.once("power", served.read_power)
 
     def _ask(self, uuid: str, owner: object, do: Callable[[GpuLeases], None], answer: Answer) -> None:
         served = self._served[uuid]
@@ -245,10 +255,6 @@ class Leases:
         self._asked.setdefault(owner, set()).add(served)
         served.worker.put(Job(lambda: do(served), answer, owner=owner))
 
-    def _once(self, served: GpuLeases, name: str, do: Callable[[], None]) -> None:
-        if not served.worker.has(name):
-            served.worker.put(Job(do, _nobody, name))
-
     def _hold_policy(self, leases: GpuLeases) -> None:
         leases.take_policy(self.policy)  # the latest
 
@@ -256,7 +262,7 @@ class Leases:
         lease = served.lease
         if lease is not None and lease.owner is owner:
             lease.ending = True
-        served.worker.put(Job(lambda: served.take_back(owner, told, why), _nobody))
+        served.worker.put(Job(lambda: served.take_back(owner, told, why), nobody))
 
     def _give_up(self, served: GpuLeases) -> None:
         """Tell who waits for a GPU that it does not answer; who may get something all the same does not keep it."""
@@ -276,7 +282,3 @@ class Leases:
             f"GPU {gpu.index} does not answer: a call of its driver has taken more than {PATIENCE_S:g} s; its clocks are "
             f"restored when it returns ({gpu.uuid})",
         )
-
-
-def _nobody(_: RefusedError | None) -> None:
-    """Nobody has asked."""

@@ -44,13 +44,16 @@ _LOUD = {
     "refused": 4,
     "cannot restore": 3,
     "cannot control": 3,
+    "cannot limit": 3,
+    "disobeys its limit": 3,
+    "budget cannot be kept": 3,
     "does not answer": 3,
     "audit": 3,
     "policy": 3,
 }  # syslog's priorities, which journald reads; 6 otherwise
 _RECORDED = frozenset({
     "end of lease", "restored", "cannot restore", "bounded", "does not answer", "answers again", "policy",
-    "policy read again", "ready", "stopped",
+    "policy read again", "ready", "stopped", "cannot limit", "disobeys its limit", "budget cannot be kept", "budget is kept",
 })  # fmt: skip
 """Events that are not requests, and are in the audit log too."""
 _LAST_S = 10.0  # to restore all GPUs when it ends; the unit's TimeoutStopSec is above it
@@ -173,6 +176,7 @@ def _run(file: Path, parts: Parts, log: Log, audited: str | None, metrics: Metri
     listening = _listen(path, policy.group)  # before there are threads that write files, since it changes the umask
     leases = Leases(setters, policy, time.monotonic, note, lambda: _wake(tells))
     leases.recover()
+    leases.shares.take_policy(policy)
     server = Server(listening, leases, time.monotonic, log, audit or _nothing, metrics)
     server.watch(told, lambda: _drain(told))
     metrics.read("audit_records_dropped_total", lambda: 0 if audit is None else audit.dropped())
@@ -226,6 +230,11 @@ def _read_again(file: Path, parts: Parts, leases: Leases, log: Log, metrics: Met
             os.chown(socket_path(), -1, os.getegid() if policy.group is None else policy.group)
         except OSError as error:
             log("policy", error=f"{socket_path()}: cannot be given to group {policy.group}: {error.strerror}")
+    try:
+        leases.shares.take_policy(policy)
+    except BadInputError as error:
+        mistakes.append(error)
+        log("policy", error=error, kept="the previous budgets")
     leases.take_policy(policy)
     metrics.count("policy_reloads_total", result="failed" if mistakes else "ok")
     log("policy read again", rules=len(policy.rules), mistakes=len(mistakes))

@@ -1,22 +1,4 @@
-"""The policy of wastenotd: who may set which clocks of which GPUs, how far and for how long.
-
-group = "wastenot"              # whose members may connect
-heartbeat_s = 30                # of silence, after which a lease ends
-
-[[allow]]                       # the first that fits a user and a GPU holds
-users = ["anna"]
-groups = ["ml"]
-gpus = [0, 1]                   # or UUIDs; all by default
-core_mhz = [900, 1980]          # false: may not be set; by default as far as the GPU goes
-memory_mhz = false
-power_limit_w = [400, 700]
-profiles = ["max-q"]            # workload power profiles; none by default
-longest_lease_s = 86400
-
-[[restore]]                     # locks that the administrator has set; by default clocks are reset
-gpus = [0]
-core_mhz = [0, 1500]
-"""
+"""The policy of wastenotd: who may set which clocks of which GPUs, how far and for how long; see deploy/wastenotd.toml."""
 
 from __future__ import annotations
 
@@ -37,6 +19,8 @@ from wastenot.devices.common.journal import Restore
 from wastenot.devices.common.state_files import is_own, opened
 
 Range = tuple[float, float]
+Gpus = frozenset[int | str] | None
+"""Indices and UUIDs; ``None`` for all."""
 _ANYTHING: Range = (0.0, inf)
 
 
@@ -89,13 +73,13 @@ class Rule:
     Attributes:
         users: their IDs.
         groups: IDs of groups whose members may.
-        gpus: indices and UUIDs; ``None`` for all.
+        gpus: that it is about.
         bounds: what may be set.
     """
 
     users: frozenset[int]
     groups: frozenset[int]
-    gpus: frozenset[int | str] | None
+    gpus: Gpus
     bounds: Bounds
 
 
@@ -105,7 +89,8 @@ class Policy:
 
     Attributes:
         rules: in order; the first that fits holds.
-        restores: what GPUs are restored to, by index or UUID.
+        restores: what GPUs are restored to.
+        budgets: in watts, that GPUs share.
         group: ID of the socket's group; ``None`` for root's.
         heartbeat_s: of silence, after which a lease ends.
         requests_per_s: that a user's clients may make together; more have to wait.
@@ -113,7 +98,8 @@ class Policy:
     """
 
     rules: tuple[Rule, ...]
-    restores: tuple[tuple[frozenset[int | str] | None, Restore], ...] = ()
+    restores: tuple[tuple[Gpus, Restore], ...] = ()
+    budgets: tuple[tuple[Gpus, float], ...] = ()
     group: int | None = None
     heartbeat_s: float = 30.0
     requests_per_s: float = 200.0
@@ -122,16 +108,17 @@ class Policy:
     def bounds(self, peer: Peer, gpu: Gpu) -> Bounds | None:
         """What a peer may set of a GPU; ``None`` for nothing."""
         for rule in self.rules:
-            if (peer.user in rule.users or peer.groups & rule.groups) and _fits(rule.gpus, gpu):
+            if (peer.user in rule.users or peer.groups & rule.groups) and fits(rule.gpus, gpu):
                 return rule.bounds
         return None
 
     def restore(self, gpu: Gpu) -> Restore:
         """What a GPU is restored to."""
-        return next((restore for gpus, restore in self.restores if _fits(gpus, gpu)), Restore())
+        return next((restore for gpus, restore in self.restores if fits(gpus, gpu)), Restore())
 
 
-def _fits(gpus: frozenset[int | str] | None, gpu: Gpu) -> bool:
+def fits(gpus: Gpus, gpu: Gpu) -> bool:
+    """Whether a GPU is one of them."""
     return gpus is None or gpu.index in gpus or gpu.uuid in gpus
 
 
@@ -142,11 +129,13 @@ class Part:
     Attributes:
         rules: in order.
         restores: what GPUs are restored to.
+        budgets: that GPUs share.
         values: of the policy's other fields, as far as they are given.
     """
 
     rules: tuple[Rule, ...]
-    restores: tuple[tuple[frozenset[int | str] | None, Restore], ...] = ()
+    restores: tuple[tuple[Gpus, Restore], ...] = ()
+    budgets: tuple[tuple[Gpus, float], ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -204,7 +193,7 @@ def policy_of(path: Path, parts: Parts) -> Policy:
     """The policy that its files make: the rules of jobs come before its own."""
     own = parts.get(path, Part(()))
     jobs = [rule for file, part in parts.items() if file != path for rule in part.rules]
-    return Policy((*jobs, *own.rules), own.restores, **own.values)
+    return Policy((*jobs, *own.rules), own.restores, own.budgets, **own.values)
 
 
 def _part(path: Path) -> Part:
@@ -218,8 +207,9 @@ def _part(path: Path) -> Part:
     }
     rules = tuple(_rule(each) for each in table.tables("allow"))
     restores = tuple(_restore(each) for each in table.tables("restore"))
+    budgets = tuple(_budget(each) for each in table.tables("budget"))
     table.finish()
-    return Part(rules, restores, {name: value for name, value in given.items() if value is not None})
+    return Part(rules, restores, budgets, {name: value for name, value in given.items() if value is not None})
 
 
 def _part_of_job(path: Path) -> Part:
@@ -247,11 +237,19 @@ def _rule(table: _Table) -> Rule:
     return rule
 
 
-def _restore(table: _Table) -> tuple[frozenset[int | str] | None, Restore]:
+def _restore(table: _Table) -> tuple[Gpus, Restore]:
     gpus = table.some("gpus", _gpu)
     found = Restore(table.one("core_mhz", _range), table.one("memory_mhz", _range))
     table.finish()
     return None if gpus is None else frozenset(gpus), found
+
+
+def _budget(table: _Table) -> tuple[Gpus, float]:
+    gpus, budget_w = table.some("gpus", _gpu), table.one("budget_w", _positive)
+    if budget_w is None:
+        raise table.error("budget_w", "write the watts that the GPUs may draw together")
+    table.finish()
+    return None if gpus is None else frozenset(gpus), budget_w
 
 
 class _Table:

@@ -13,18 +13,28 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from math import inf, isfinite
 from typing import Any
 
 from wastenot.core.lines import LineError
 from wastenot.core.setting import Setting
+from wastenot.devices.clockd.budget import Budget, Frontier
 from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.metrics import Labels, Metrics
 from wastenot.devices.clockd.policy import Peer
 from wastenot.devices.clockd.refused import RefusedError
 from wastenot.devices.clockd.worker import Answer
-from wastenot.devices.common.daemon_protocol import LONGEST_LINE, MINOR, VERSION, decode, encode, is_understood
+from wastenot.devices.common.daemon_protocol import (
+    LONGEST_LINE,
+    MINOR,
+    MOST_POINTS,
+    VERSION,
+    decode,
+    encode,
+    is_understood,
+)
 
 _HELLO_S = 5.0  # for the first request, for the rest of a line, and for taking a reply
 _IDLE_S = 60.0  # without a lease
@@ -36,7 +46,7 @@ _GROUP = struct.calcsize("I")
 _LONGEST_OPTION = 1024  # bytes that Python asks the kernel for
 
 
-_ASKS = frozenset({"hello", "status", "metrics", "beat", "acquire", "set", "release"})
+_ASKS = frozenset({"hello", "status", "metrics", "beat", "acquire", "set", "release", "frontier"})
 _OF_CLOCKS = ("acquire", "set", "release")
 _RECORDED = ("gpu", "claim", "core_mhz", "memory_mhz", "power_limit_w", "profile")
 _BUSY = {"error": "busy", "text": "wastenotd is busy: it has too many connections, of this user or of all; try again later"}
@@ -67,9 +77,21 @@ class Server:
         metrics.read("connections", lambda: len(self._connections))
         for place, name in enumerate(("gpu_queue_length", "gpu_hung", "gpu_undo_failures_total")):
             metrics.read(name, partial(self._of_gpus, place))
+        for place, name in enumerate(("gpu_power_watts", "gpu_limit_watts", "gpu_gives_watts", "gpu_disobeys")):
+            metrics.read(name, partial(self._of_sharers, place))
+        metrics.read("budget_watts", lambda: self._of_budgets(lambda budget: budget.budget_w))
+        metrics.read("budget_short_watts", lambda: self._of_budgets(lambda budget: budget.short_w))
 
     def _of_gpus(self, place: int) -> dict[Labels, float]:
         return {(("gpu", uuid),): float(numbers[place]) for uuid, numbers in self.leases.numbers().items()}
+
+    def _of_sharers(self, place: int) -> dict[Labels, float]:
+        values = {uuid: numbers[place] for uuid, numbers in self.leases.shares.numbers().items()}
+        return {(("gpu", uuid),): float(value) for uuid, value in values.items() if value is not None}
+
+    def _of_budgets(self, value: Callable[[Budget], float]) -> dict[Labels, float]:
+        """Labelled with their place in the policy."""
+        return {(("budget", str(place)),): value(each) for place, each in enumerate(self.leases.shares.budgets.values(), 1)}
 
     def watch(self, descriptor: socket.socket, notice: Callable[[], None]) -> None:
         """Call something whenever another socket can be read."""
@@ -218,13 +240,9 @@ class Server:
         """What is said to a request; ``None`` where it is answered later."""
         leases, peer, asked = self.leases, connection.peer, message.get("ask")
         if asked == "hello":
-            if not is_understood(message.get("minor", 0)):
-                raise RefusedError(
-                    "version",
-                    f"wastenotd speaks version {VERSION}.{MINOR}, this client an older one; install the same wastenot",
-                )
+            hello = self._hello(peer, message.get("minor", 0))
             connection.greeted = True
-            return self._hello(peer)
+            return hello
         if not connection.greeted:
             raise RefusedError("message", "say hello first")
         if asked == "status":
@@ -245,16 +263,24 @@ class Server:
             leases.set(connection, uuid, _setting(message), answered)
         elif asked == "release":
             leases.release(connection, uuid, answered)
+        elif asked == "frontier":
+            leases.shares.tell_frontier(connection, uuid, _frontier(message))
+            return {}
         else:
             raise RefusedError("message", "ask: there is no such request")
         return None
 
-    def _hello(self, peer: Peer) -> dict[str, Any]:
+    def _hello(self, peer: Peer, minor: object) -> dict[str, Any]:
+        if not is_understood(minor):
+            raise RefusedError(
+                "version", f"wastenotd speaks version {VERSION}.{MINOR}, this client an older one; install the same wastenot"
+            )
         gpus = {
             uuid: {
                 "core_mhz": _open(bounds.core_mhz), "memory_mhz": _open(bounds.memory_mhz),
                 "power_limit_w": _open(bounds.power_limit_w), "profiles": sorted(bounds.profiles),
                 "longest_lease_s": bounds.longest_lease_s,
+                "shares": self.leases.shares.has(uuid),
                 "restore": self.leases.policy.restore(self.leases.gpus[uuid]).outcome,
             }
             for uuid, bounds in self.leases.allowed(peer).items()
@@ -469,6 +495,19 @@ def _setting(message: dict[str, Any]) -> Setting:
     if profile is not None and not isinstance(profile, str):
         raise RefusedError("message", "profile: neither null nor a name")
     return Setting(values[0], values[1], values[2], profile)
+
+
+def _frontier(message: dict[str, Any]) -> Frontier:
+    """Watts and times of a request, checked."""
+    watts, times = message.get("watts"), message.get("times")
+    if not isinstance(watts, list) or not isinstance(times, list) or not 2 <= len(watts) == len(times) <= MOST_POINTS:
+        raise RefusedError("message", f"watts, times: neither lists of one length of 2 to {MOST_POINTS}")
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) and 0 < each < 1e6 for each in (*watts, *times)):
+        raise RefusedError("message", "watts, times: implausible numbers")
+    points = [*zip(map(float, watts), map(float, times), strict=True)]
+    if any(high[0] <= low[0] or high[1] > low[1] for low, high in pairwise(points)):
+        raise RefusedError("message", "watts, times: watts must rise and times must not")
+    return tuple(points)
 
 
 def _is_plain(value: object) -> bool:

@@ -48,6 +48,10 @@ class Job:
             self.answer(refusal)
 
 
+def nobody(_: RefusedError | None) -> None:
+    """Nobody has asked."""
+
+
 class Worker:
     """A thread that does jobs, one after another.
 
@@ -73,6 +77,11 @@ class Worker:
         """Have a job done after those that wait."""
         self.jobs.append(job)
         self._put.put(job)
+
+    def once(self, name: str, do: Callable[[], None]) -> None:
+        """Have something done for nobody, unless a job of that name is not finished yet."""
+        if not self.has(name):
+            self.put(Job(do, nobody, name))
 
     def has(self, name: str) -> bool:
         """Whether a job of a name is not finished yet."""

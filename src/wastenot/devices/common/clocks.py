@@ -7,16 +7,15 @@ is lost unless the user names it; the journal records what to restore.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from wastenot.core.errors import ClocksRefusedError
-from wastenot.core.processes import Terminated
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.common.gpu_driver import (
+    KINDS,
     ClockSetter,
     Kind,
     NoPermissionError,
@@ -26,7 +25,7 @@ from wastenot.devices.common.gpu_driver import (
 )
 from wastenot.devices.common.journal import Holder, Restore
 from wastenot.devices.common.lease import Lease
-from wastenot.devices.common.rights import forbidden
+from wastenot.devices.common.shared_clocks import SharedClocks, check_profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,73 +41,9 @@ class Auto:
     kept: frozenset[Kind] = frozenset()
 
 
+_UNREADABLE_LIMIT = "its power limit cannot be read, so it could not be restored: it is not set"
 _ENFORCED_S = 1.0  # for a profile that was requested to be enforced; how long cards take is not published
 _LOOK_S = 0.05
-
-
-class SharedClocks(ABC):
-    """Clocks that other processes may want to set too, so that they are claimed.
-
-    Attributes:
-        on_change: called once a setting has been changed for the first time.
-        on_interrupt: called when a claim was interrupted and what it changed is undone.
-    """
-
-    def __init__(self) -> None:
-        self._claimed = self._changed = False
-        self.on_change: Callable[[], None] = _nothing
-        self.on_interrupt: Callable[[], None] = _nothing
-
-    @abstractmethod
-    def outcome(self) -> str:
-        """What becomes of the clocks afterwards, in words."""
-
-    @abstractmethod
-    def release(self) -> None:
-        """Undo what was changed, and end the lease unless it is claimed."""
-
-    @abstractmethod
-    def claim(self) -> None:
-        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
-
-        Raises:
-            DeviceError: another process holds it, or the driver failed.
-        """
-
-    def end_claim(self) -> None:
-        """Undo what was changed and end the lease."""
-        self._claimed = False
-        self.release()
-
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Hold the lease inside the context, at the default clocks too, so that no other process sets clocks meanwhile.
-
-        Raises:
-            DeviceError: another process holds it, or the driver failed.
-        """
-        if self._claimed or self._no_claim():
-            yield
-            return
-        self.claim()
-        try:
-            yield
-        except (KeyboardInterrupt, Terminated):
-            self.end_claim()
-            if self._changed:
-                self.on_interrupt()
-            raise
-        finally:
-            self.end_claim()
-
-    def _no_claim(self) -> bool:
-        """Whether nothing may be set here, so that there is nothing to claim."""
-        return forbidden() is not None
-
-    def _note_change(self) -> None:
-        if not self._changed:
-            self._changed = True
-            self.on_change()
 
 
 class LeasedClocks(SharedClocks):
@@ -135,6 +70,9 @@ class LeasedClocks(SharedClocks):
         self._setter, self._id = setter, setter.unique_id
         self._restore, self._client, self._missing = restore or Restore(), client, missing
         self._held: Lease | None = None
+        self._in_use = False  # else the lease only keeps the cap
+        self._cap_w: float | None = None
+        self._asked_w: float | None = None  # the power limit that was requested last
         self._default = set[Kind]()  # what is known to be left to the driver
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
@@ -181,27 +119,67 @@ class LeasedClocks(SharedClocks):
             raise ClocksRefusedError(f"{self._id}: clocks cannot be changed: {reason}")
         self.hold()
         try:
-            self._apply(setting)
+            self._apply(replace(setting, power_limit_w=self._capped_w(setting.power_limit_w)))
         except BaseException:
             self.release()
             raise
+        self._asked_w = setting.power_limit_w
         self._note_change()
+
+    def cap(self, limit_w: float | None) -> None:
+        """Keep the power limit at a number of watts or below from now on, whatever is requested and after it is released.
+
+        Args:
+            limit_w: within the GPU's range, and not above the limit that was found; ``None`` ends the cap.
+
+        Raises:
+            ClocksRefusedError: the limit that is in force cannot be read, so it could not be restored.
+            DeviceError: another process holds the lease, or the driver failed.
+        """
+        if limit_w is None and not self._in_use:
+            self._cap_w = None
+            self.release()
+            return
+        held = self._begin()
+        if held.restore.power_limit_w is None:
+            raise ClocksRefusedError(f"{self._id}: {_UNREADABLE_LIMIT}")
+        before, self._cap_w = self._cap_w, limit_w
+        if "power" not in held.touched:
+            held.touched.add("power")
+            held.keep(self._auto.kept)  # without it
+        try:
+            self._change("power", self._capped_w(self._asked_w) or held.restore.power_limit_w)
+        except BaseException:
+            self._cap_w = before
+            if before is None and not self._in_use:
+                self.release()
+            raise
 
     def release(self) -> None:
         """Undo what was changed, if anything was, and end the lease; while it is claimed, only reset to the default clocks.
 
-        What a claim measures at auto is the driver's own choice: locks set before, which cannot be read, are reset for it,
-        and those that are to be restored return when it ends.
+        A cap stays, and with it the lease. What a claim measures at auto is the driver's own choice: locks set before, which
+        cannot be read, are reset for it, and those that are to be restored return when it ends.
         """
+        self._asked_w = None
         if self._held is not None and self._claimed:
             self._to_default(self._held.touched | {"core", "memory"})
+            return
+        if self._cap_w is not None:
+            self.give_up(frozenset(KINDS))
         elif self._held is not None:
             self._held.end()
             self._held = None  # where undoing failed it is tried again, at the latest when the program ends
+        self._in_use = False
 
     @property
     def holding(self) -> bool:
-        """Whether it has the lease: there may be something to undo."""
+        """Whether it has the lease for more than a cap: there may be something to undo."""
+        return self._in_use
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether it has the lease, if only for a cap."""
         return self._held is not None
 
     def hold(self) -> None:
@@ -210,6 +188,10 @@ class LeasedClocks(SharedClocks):
         Raises:
             DeviceError: another process holds it, or the driver failed.
         """
+        self._begin()
+        self._in_use = True
+
+    def _begin(self) -> Lease:
         if self._held is None:
             self._default = set()
             profiles = self._setter.profiles()
@@ -220,6 +202,7 @@ class LeasedClocks(SharedClocks):
                 None if profiles is None else profiles.requested,
             )
             self._held = Lease(self._id, restore, partial(restore_all, self._setter), self._client, self._auto.kept)
+        return self._held
 
     def claim(self) -> None:
         """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
@@ -231,15 +214,26 @@ class LeasedClocks(SharedClocks):
         self._claimed = True
 
     def give_up(self, kinds: frozenset[Kind]) -> None:
-        """Restore kinds of a setting that may not be changed any more, and keep the lease.
+        """Restore kinds of a setting that may not be changed any more, within the cap, and keep the lease.
 
         Raises:
             DriverError: the driver failed.
         """
         if self._held is not None and self._held.touched & kinds:
-            restore_all(self._setter, self._held.restore, self._held.touched & kinds, self._held.changed)
-            self._held.touched -= kinds
-            self._held.changed -= kinds
+            restore_all(self._setter, self._found(self._held), self._held.touched & kinds, self._held.changed)
+            undone = kinds if self._cap_w is None else kinds - {"power"}
+            self._held.touched -= undone
+            self._held.changed -= undone
+
+    def restore_to(self, restore: Restore) -> None:
+        """Restore other locks of clocks than were named before.
+
+        Raises:
+            DeviceError: the journal cannot be written.
+        """
+        self._restore = restore
+        if self._held is not None:
+            self._held.restore_clocks_to(restore)
 
     def mean_by_auto(self, auto: Auto) -> None:
         """Let auto mean something else from the next request on.
@@ -267,13 +261,21 @@ class LeasedClocks(SharedClocks):
             for kind, ceiling in limited.items():
                 with suppress(NotSupportedError):  # then it cannot have been changed either
                     self._change(kind, ceiling)
-            found = replace(self._held.restore, core_mhz=None, memory_mhz=None)
+            found = replace(self._found(self._held), core_mhz=None, memory_mhz=None)
             restore_all(self._setter, found, kinds - {*limited}, self._held.changed)
         except NoPermissionError:
             self._held.touched &= before  # nothing was changed, and what is to be set will say why
             return
         self._default |= kinds
         self._note_change()
+
+    def _found(self, held: Lease) -> Restore:
+        """What was found, with the cap as the power limit where there is one."""
+        return held.restore if self._cap_w is None else replace(held.restore, power_limit_w=self._capped_w(None))
+
+    def _capped_w(self, limit_w: float | None) -> float | None:
+        """A power limit that is requested, or ``None``: the one that was found; as far as the cap allows."""
+        return limit_w if self._cap_w is None else min(self._cap_w, limit_w or self._cap_w)
 
     def _check(self, setting: Setting) -> None:
         supported_clocks = self.supported_clocks()
@@ -297,9 +299,7 @@ class LeasedClocks(SharedClocks):
         assert self._held is not None
         touched = self._held.touched
         if setting.power_limit_w is not None and self._held.restore.power_limit_w is None:
-            raise ClocksRefusedError(
-                f"{self._id}: its power limit cannot be read, so it could not be restored: it is not set"
-            )
+            raise ClocksRefusedError(f"{self._id}: {_UNREADABLE_LIMIT}")
         wanted: list[tuple[Kind, float | str | None]] = [  # a profile may bring clocks of its own, which the others override
             ("profile", setting.profile), ("memory", setting.memory_mhz), ("core", setting.core_mhz),
             ("power", setting.power_limit_w),
@@ -354,18 +354,3 @@ class LeasedClocks(SharedClocks):
                     "has priority, such as one from its baseboard management controller"
                 )
             time.sleep(_LOOK_S)
-
-
-def check_profile(unique_id: str, profile: str | None, available: tuple[str, ...]) -> None:
-    """Refuse a profile that is not available.
-
-    Raises:
-        ClocksRefusedError: it is not; the message lists those that are.
-    """
-    if profile is not None and profile not in available:
-        have = f"it has {', '.join(available)}" if available else "none may be set here"
-        raise ClocksRefusedError(f"{unique_id}: no workload power profile '{profile}'; {have}")
-
-
-def _nothing() -> None:
-    pass

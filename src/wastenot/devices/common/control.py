@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from wastenot.core.errors import BadInputError, WastenotError
-from wastenot.devices.common.clocks import LeasedClocks, SharedClocks
+from wastenot.devices.common.clocks import LeasedClocks
 from wastenot.devices.common.daemon_clocks import DaemonClocks
 from wastenot.devices.common.daemon_connection import Connection
 from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE, socket_path
 from wastenot.devices.common.gpu_driver import ClockSetter
 from wastenot.devices.common.journal import Holder, Restore
 from wastenot.devices.common.rights import Rights, rights_here
+from wastenot.devices.common.shared_clocks import SharedClocks
 
 Way = Literal["direct", "daemon", "none"]
 

@@ -11,23 +11,24 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.common.clocks import SharedClocks, check_profile
 from wastenot.devices.common.daemon_connection import (
     Connection,
     LeaseLostError,
     QueuedError,
     Welcome,
 )
+from wastenot.devices.common.daemon_protocol import MOST_POINTS
 from wastenot.devices.common.gpu_driver import ClockSetter
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.rights import forbidden
+from wastenot.devices.common.shared_clocks import SharedClocks, check_profile
 
 _QUEUE_S = 60.0  # for others to take their turn
 _AGAIN_S = 1.0  # between requests meanwhile
@@ -113,6 +114,20 @@ class DaemonClocks(SharedClocks):
                 self._hang_up()
             raise
         self._note_change()
+
+    def tell_frontier(self, points: Sequence[tuple[float, float]]) -> None:
+        """Tell what watts are worth to the job, where the GPU shares a budget and this has its lease.
+
+        Args:
+            points: watts of each of the job's GPUs, ascending, and its time at these, falling; relative to any unit.
+
+        Raises:
+            DeviceError: the daemon has ended the lease, or does not understand it.
+        """
+        if self._session is not None and self._allowed().get("shares"):
+            every = -(-len(points) // MOST_POINTS)  # with the fastest, which the others are related to
+            watts, times = zip(*reversed(points[::-1][::every]), strict=True)
+            self._session.connection.ask("frontier", gpu=self._uuid, watts=watts, times=times)
 
     def release(self) -> None:
         """Undo what was changed and end the lease; while it is claimed, only reset to the default clocks."""

@@ -4,7 +4,7 @@
     {"wastenot": 1, "ask": "set", "gpu": "GPU-...", "core_mhz": 1410.0}     {"wastenot": 1, "error": "leased", "text": "..."}
 
 A client asks one thing after another: ``hello`` first, in which both say their minor version, then ``status``, ``acquire``,
-``set``, ``release`` and ``beat``.
+``set``, ``release`` and ``beat``; and ``frontier``, where ``hello`` said that the GPU shares a budget.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SOCKET_VARIABLE = "WASTENOTD_SOCKET"
 SOCKET = Path("/run/wastenot/wastenotd.sock")
 """Alone in its folder, which containers mount to reach it: journals and rules are elsewhere."""
 LONGEST_LINE = 4096  # bytes of a request
+MOST_POINTS = 32  # of a frontier in a request, which a line has room for
 LONGEST_REPLY = 1 << 20  # bytes
 _DEEPEST = 4  # of a request, whose fields are plain values; of a later version perhaps lists
 

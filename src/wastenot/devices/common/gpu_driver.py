@@ -94,6 +94,9 @@ class ClockSetter(Protocol):
     def default_power_limit_w(self) -> float | None:
         """The power limit that the card comes with; ``None`` where it is not reported."""
 
+    def power_w(self) -> float | None:
+        """Its power, averaged over about a second where it reports that; ``None`` where it reports none."""
+
     def profiles(self) -> Profiles | None:
         """Its workload power profiles; ``None`` where it has none."""
 

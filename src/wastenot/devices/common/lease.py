@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Any
 
 from wastenot.core.errors import DeviceError
@@ -72,6 +73,17 @@ class Lease:
             DeviceError: the journal cannot be written.
         """
         journal.note(self._path, kept=sorted(kinds - self.touched))
+
+    def restore_clocks_to(self, restore: Restore) -> None:
+        """Note in the journal which locks of clocks are restored from now on.
+
+        Raises:
+            DeviceError: the journal cannot be written; what it says then holds.
+        """
+        restore = replace(self.restore, core_mhz=restore.core_mhz, memory_mhz=restore.memory_mhz)
+        if restore != self.restore:
+            journal.note(self._path, restore=asdict(restore))
+            self.restore = restore
 
     def undo(self) -> None:
         """Undo the changes and keep the lease. A forked child does nothing: the lease is its parent's.

@@ -61,6 +61,11 @@ class NvidiaSetter:
         limit = self._nvml.try_call("nvmlDeviceGetPowerManagementDefaultLimit", self._handle)
         return None if limit is None else 1e-3 * limit
 
+    def power_w(self) -> float | None:
+        """Its power, averaged over a second on Ampere (but GA100) and later; ``None`` where it is not reported."""
+        power = self._nvml.try_call("nvmlDeviceGetPowerUsage", self._handle)
+        return None if power is None else 1e-3 * power
+
     def profiles(self) -> Profiles | None:
         """Its workload power profiles; ``None`` where GPU, driver or binding has none."""
         if not self._has_profiles:
