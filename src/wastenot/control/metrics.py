@@ -153,6 +153,9 @@ METRICS: tuple[Metric, ...] = (
            _whole(lambda status: status.rung)),
     Metric("wastenot_rungs", "gauge", "Number of rungs; the last is the default clocks",
            _whole(lambda status: status.rungs)),
+    Metric("wastenot_proxy_error_ratio", "gauge", "How far slowdown and energy change may be off, as the program reports no "
+           "iterations and units of memory traffic stand for them; no series where it reports them",
+           _whole(lambda status: None if status.proxy is None else status.proxy.error)),
     Metric("wastenot_gpu_lease_state", "gauge", "1 for the state of the GPU's lease and journal, else 0. "
            "free: no process sets its clocks; held: a running process does; stale: one died before it reset them; "
            "unrestored: the driver refused to reset them, which is tried again; unreadable: unknown. "

@@ -97,6 +97,7 @@ class TuneOptions:
         """
         from wastenot.control.driver import Subject
         from wastenot.control.rehearsed import Rehearsed
+        from wastenot.control.traffic import traffic_of
         from wastenot.control.tuner import Tuner
 
         return Tuner(
@@ -110,6 +111,7 @@ class TuneOptions:
             seed=seed,
             dry_run=dry_run,
             rehearsed=Rehearsed(gpus=len(gpus)) if rehearsal else None,
+            traffic=traffic_of(gpus, rehearsal=rehearsal),
         )
 
 
