@@ -41,7 +41,7 @@ MIXED: dict[str, object] = {"name": "llama-1b", "batch": 8, "optimizer": "adamw"
 MEMORY: dict[str, object] = {"name": "llama-3b", "phase": "decode", "batch": 32}
 SLOWDOWNS = (0.02, 0.05)
 LEAK, COMMON = 0.02, 0.01  # standard deviations of the exponents: of a kernel, and of all kernels of a job together
-FIRST_LEARNED, FIRST_SEED = 150, 200
+FIRST_LEARNED, FIRST_SEED = 150, 300
 CLOCKS = (0.95, 0.9, 0.8, 0.7)  # of the highest
 
 
