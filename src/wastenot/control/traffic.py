@@ -110,9 +110,12 @@ class Traffic:
 
     def between(self, begin_s: float, end_s: float) -> float | None:
         """Traffic between two moments; ``None`` where it was not followed."""
-        if not self.known or not self._moments_s or not self._moments_s[0] <= begin_s < end_s <= self._moments_s[-1]:
+        moments_s, totals = self._moments_s, self._totals_s
+        if not self.known or len(moments_s) < 2 or not moments_s[0] <= begin_s < end_s <= moments_s[-1] + 2.0 * _EACH_S:
             return None
-        begin, end = np.interp([begin_s, end_s], self._moments_s, self._totals_s)
+        begin, end = np.interp([begin_s, end_s], moments_s, totals)
+        if end_s > moments_s[-1]:  # as the end of a stretch that has only just ended
+            end += (end_s - moments_s[-1]) * (totals[-1] - totals[-2]) / (moments_s[-1] - moments_s[-2])
         return float(end - begin) if end > begin else None
 
     def since(self, moment_s: float) -> tuple[FloatArray, FloatArray]:

@@ -300,15 +300,16 @@ def check_simulated(simulated: bool) -> None:
         )
 
 
-def tuning_session(tuner: Tuner, *, dry_run: bool = False) -> Session:
+def tuning_session(tuner: Tuner, *, dry_run: bool = False, patience_s: float | None = None) -> Session:
     """The session of a program that is tuned, not yet begun.
 
     Args:
         tuner: of it.
         dry_run: clocks are not changed.
+        patience_s: how long to wait for the first iteration; as of sessions by default.
     """
     from wastenot.control.places import make_own_socket_path
-    from wastenot.control.session import Session
+    from wastenot.control.session import PATIENCE_S, Session
 
     rehearsed = tuner.rehearsed
     return Session(
@@ -316,6 +317,7 @@ def tuning_session(tuner: Tuner, *, dry_run: bool = False) -> Session:
         make_own_socket_path("apply"),
         fits=None if rehearsed is None else lambda seen: rehearsed.saw(seen, None),
         lease=not dry_run,
+        patience_s=PATIENCE_S if patience_s is None else patience_s,
     )
 
 
