@@ -42,8 +42,8 @@ RestoreClocksOption = Annotated[
 PatienceOption = Annotated[
     float | None,
     option(
-        "Time to wait for the first iteration; then progress is followed by memory traffic, where the GPU reports it. Default: "
-        "120 s.",
+        "Time to wait for the first iteration; then progress is followed by memory traffic, where the GPU reports it. "
+        "120 s by default.",
         "S",
         parser=quantities.seconds,
     ),
