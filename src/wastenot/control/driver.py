@@ -316,7 +316,7 @@ class ClockDriver(ABC):
             self.units = None
             self._unguarded(units.failed, now_s)
         elif units.other:
-            self._tell("drift", "its memory traffic is nothing like it was: progress is followed anew")
+            self._tell("drift", "its memory traffic is nothing like it was: a unit of it is chosen again")
             self.units = Units(traffic, now_s)
             self._start_over(now_s)
 
