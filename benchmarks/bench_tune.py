@@ -15,7 +15,6 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -87,11 +86,12 @@ def text(found: Sequence[Search]) -> str:
 
 def main(verdict: Verdict, seeds: int = SEEDS) -> None:
     tune, zeus = ({allowed: list[Search]() for allowed in SLOWDOWNS} for _ in range(2))
+    programmes = {label: programme(**options) for label, options in WORKLOADS.items()}
     for preset in PRESETS:
         for label in WORKLOADS:
             here = list[Search](), list[Search]()
             for seed in range(FIRST_SEED, FIRST_SEED + seeds):
-                job = _Job(preset, _programme(label), seed)
+                job = Job(preset, programmes[label], seed)
                 rule = job.zeus()
                 for allowed in SLOWDOWNS:
                     for found, place, by in ((job.tuned(allowed), 0, tune), (rule.found(allowed), 1, zeus)):
@@ -110,14 +110,13 @@ def main(verdict: Verdict, seeds: int = SEEDS) -> None:
         verdict.at_most(f"tune, {allowed:.0%}: energy behind the best of its settings, mean, points", behind, 0.5)
 
 
-@cache
-def _programme(label: str) -> Programme:
-    options = dict(WORKLOADS[label])
+def programme(**options: object) -> Programme:
+    """An iteration of a workload, by the options of :func:`build_workload`."""
     tasks = tasks_of(build_workload(str(options.pop("name")), **options))  # type: ignore[arg-type]
     return programme_of(tasks.kernels, tasks.tasks)
 
 
-class _Job:
+class Job:
     """One card with one job on it, tuned in different ways from the same beginning."""
 
     def __init__(self, preset: str, programme: Programme, seed: int) -> None:
@@ -140,11 +139,16 @@ class _Job:
         costs = {setting: used(setting) for setting in settings}
         return {AUTO: (0.0, 0.0)} | {each: (s / auto_s - 1.0, j / auto_j - 1.0) for each, (s, j) in costs.items()}
 
-    def tuned(self, allowed: float) -> Search:
+    def tuned(
+        self, allowed: float, tuner_of: Callable[..., Tuner] = Tuner, course_of: Callable[..., Course] = Course
+    ) -> Search:
+        """What a tuner holds in the end."""
         device = self._device()
         subject = Subject("tune", "", "job", "simulated")
-        tuner = Tuner([device], subject, allowed, seed=self._seed, budget_s=BUDGET_S)
-        _, (course,) = run_job(tuner, self._programme, 10**9, seed=self._seed, watch=lambda tuner: tuner.done)
+        tuner = tuner_of([device], subject, allowed, seed=self._seed, budget_s=BUDGET_S)
+        _, (course,) = run_job(
+            tuner, self._programme, 10**9, seed=self._seed, watch=lambda tuner: tuner.done, course=course_of
+        )
         winner = tuner.search.winner
         settings = [setting for ladder in tuner.search.ladders for setting in ladder.settings]
         truth = self.truth(settings, device.engine.temperature_c)
@@ -152,6 +156,7 @@ class _Job:
         return Search.of(held, truth, allowed, tuner.iterations, device.engine.now_s, _meanwhile(course))
 
     def zeus(self) -> _Chosen:
+        """What Zeus's rule measures."""
         device = self._device()
         rule = PowerLimitRule(device)
         _, (course,) = run_job(rule, self._programme, 10**9, seed=self._seed, watch=lambda rule: rule.done)

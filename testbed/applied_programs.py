@@ -160,15 +160,20 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 def make_plan(
-    folder: Path, server: StandIn, name: str = "plan.json", device: str | None = None, slower: float = 3.55
+    folder: Path,
+    server: StandIn,
+    name: str = "plan.json",
+    device: str | None = None,
+    slower: float = 3.55,
+    core_mhz: float = PLANNED_MHZ,
 ) -> Path:
-    """A plan of one setting for the stand-in's first GPU, or another device.
+    """A plan of one core clock for the stand-in's first GPU, or another device.
 
     Its iteration takes 11.9 ms times ``slower``, by default as that of the stand-in's job. The slowdown that it allows is
     far beyond what a busy machine makes of it.
     """
     rows = folder / "rows.csv"
-    head, *lines = (line.split(",") for line in _ROWS.splitlines())
+    head, *lines = (line.split(",") for line in _ROWS.replace("1605", f"{core_mhz:.0f}").splitlines())
     scaled = [[*line[:4], str(slower * float(line[4])), str(slower * float(line[5])), line[6]] for line in lines]
     rows.write_text("\n".join(",".join(line) for line in [head, *scaled]) + "\n")
     sweep = wn.read_sweep(rows, workload="job", device=device or f"NVIDIA H200 {server.control.state(0).uuid}")

@@ -93,6 +93,9 @@ class FakeSensors:
     def throttled_s(self):
         return 0.25 * self.now_s
 
+    def traffic_s(self, now_s):
+        return None
+
     def processes(self):
         return 1
 

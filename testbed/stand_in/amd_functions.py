@@ -7,7 +7,9 @@ from typing import Any
 
 from testbed.stand_in.codes import Code, Refused
 from testbed.stand_in.gpu import MEMORY, SM, Gpu
+from wastenot.devices.simulated.sensors import FULL_BYTES_PER_S
 
+ACTIVITY_S = 1e-5  # of the counter of memory activity: per cent of a millisecond
 TICK_UJ = 15.259  # of the energy counter
 NO_VALUE, NO_WATTS = 0xFFFFFFFF, 0xFFFF
 GFX, MEM = 0, 4  # AMDSMI_CLK_TYPE_*
@@ -31,6 +33,7 @@ def functions_of(gpu: Gpu) -> Mapping[str, Callable[..., Any]]:
         "amdsmi_get_clock_info": lambda kind: _clock(gpu, kind),
         "amdsmi_get_clk_freq": lambda kind: _states(gpu, kind),
         "amdsmi_get_temp_metric": lambda kind, metric: _temperature(gpu, kind, metric),
+        "amdsmi_get_gpu_metrics_info": lambda: {"mem_activity_acc": round(_activity_s(gpu) / ACTIVITY_S) % 2**32},
         "amdsmi_get_violation_status": lambda: _violations(gpu),
         "amdsmi_get_power_cap_info": lambda sensor: _caps(gpu),
         "amdsmi_get_gpu_perf_level": lambda: AUTO if gpu.locked_core is gpu.locked_memory is None else 3,
@@ -102,6 +105,11 @@ def _violations(gpu: Gpu) -> dict[str, int]:
     now_s = gpu.timing.now_s()
     return {"reference_timestamp": round(1e6 * now_s), "acc_counter": round(now_s / _STEP_S), "acc_ppt_pwr": power,
             "acc_socket_thrm": heat, "acc_prochot_thrm": 0, "acc_hbm_thrm": 0, "acc_vr_thrm": 0}  # fmt: skip
+
+
+def _activity_s(gpu: Gpu) -> float:
+    """Time for which the memory controllers were busy; the counter begins near its end, as if the GPU had run for long."""
+    return ACTIVITY_S * (2**32 - 1000) + gpu.engine.moved_bytes() / FULL_BYTES_PER_S
 
 
 def _caps(gpu: Gpu) -> dict[str, int]:

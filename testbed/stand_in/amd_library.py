@@ -24,6 +24,7 @@ _OTHER = 0xFFFFFFFF  # AMDSMI_STATUS_UNKNOWN_ERROR
 _STRUCTS = {  # how many arguments come between the handle and the struct
     "amdsmi_get_gpu_enumeration_info": 0, "amdsmi_get_gpu_asic_info": 0, "amdsmi_get_gpu_driver_info": 0,
     "amdsmi_get_gpu_vram_info": 0, "amdsmi_get_power_info": 0, "amdsmi_get_violation_status": 0,
+    "amdsmi_get_gpu_metrics_info": 0,
     "amdsmi_get_clock_info": 1, "amdsmi_get_power_cap_info": 1,
 }  # fmt: skip
 _SCALARS = {

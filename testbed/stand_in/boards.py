@@ -35,6 +35,11 @@ class Board:
         return self.architecture >= AMPERE
 
     @property
+    def has_gpm(self) -> bool:
+        """Whether samples of performance monitors are taken: Hopper and newer."""
+        return self.architecture >= HOPPER
+
+    @property
     def has_memory_power(self) -> bool:
         """Whether the memory's own power is told; seen on Hopper."""
         return self.architecture == HOPPER

@@ -51,6 +51,8 @@ def functions_of(gpu: Gpu) -> Mapping[str, Callable[..., Any]]:
         "nvmlDeviceSetPersistenceMode": gpu.persist,
         "nvmlDeviceWorkloadPowerProfileGetCurrentProfiles": gpu.profiles.current,
         "nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1": gpu.profiles.update,
+        "nvmlGpmQueryDeviceSupport": lambda: int(gpu.board.has_gpm),
+        "nvmlGpmSampleGet": gpu.gpm_sample,
     }
 
 

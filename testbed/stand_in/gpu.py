@@ -19,13 +19,14 @@ from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import SensorModels, Switching
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import Preset
-from wastenot.devices.simulated.sensors import SimulatedSensors
+from wastenot.devices.simulated.sensors import FULL_BYTES_PER_S, SimulatedSensors
 from wastenot.devices.simulated.tracer import SimulatedTracer
 
 GRAPHICS, SM, MEMORY = 0, 1, 2  # NVML_CLOCK_*
 _SYMBOLIC_MHZ = (0xFFFFFF01, 0xFFFFFF02)  # NVML_CLOCK_LIMIT_ID_TDP, _UNLIMITED
 GPU_IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20  # nvmlClocksEventReason*
 GLANCE_S = 1e-6
+_GPM_REFRESH_S = 0.1
 _CONTEXT_BYTES = 1 << 30  # of a process that runs a task
 _LIVED_S = 5.0  # before anyone looks: every sensor has a whole window behind it
 
@@ -85,6 +86,7 @@ class Gpu:
         self.task_process = 0
         self._task_bytes = 0.0
         self._memory_power = MemoryPower(preset)
+        self._gpm_looked = self._gpm_sampled = (0.0, 0.0)
 
     # ---- identity --------------------------------------------------------------------------------------------
 
@@ -200,6 +202,18 @@ class Gpu:
     def hot(self) -> bool:
         """Whether what holds the clocks down is the temperature."""
         return self.engine.temperature_c >= self.preset.thermal.limit_c
+
+    def gpm_sample(self) -> tuple[float, float]:
+        """The latest refresh of the performance monitors: moment, and traffic until then, as time at full bandwidth."""
+        if not self.board.has_gpm:
+            raise Refused(Code.NOT_SUPPORTED)
+        moved, now_s = self.engine.moved_bytes() / FULL_BYTES_PER_S, self.engine.now_s
+        before_s, before = self._gpm_looked
+        sample_s = max(now_s // _GPM_REFRESH_S * _GPM_REFRESH_S, before_s)
+        if now_s > before_s:
+            self._gpm_looked = (now_s, moved)
+            self._gpm_sampled = sample_s, before + (moved - before) * (sample_s - before_s) / (now_s - before_s)
+        return self._gpm_sampled
 
     # ---- clocks ----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from itertools import count
 from pathlib import Path
 
 import wastenot as wn
+from testbed.stand_in.amd_library import SOCKET_VARIABLE as AMD_SOCKET_VARIABLE
 from testbed.stand_in.held_time import STEP_S, HeldTime, SharedTime
 from testbed.stand_in.library import SOCKET_VARIABLE
 from testbed.stand_in.wire import Client
@@ -45,7 +46,7 @@ def main() -> int:
     parser.add_argument("--device")
     parser.add_argument("--out")
     asked = parser.parse_args()
-    socket = os.environ[SOCKET_VARIABLE]
+    socket = os.environ.get(SOCKET_VARIABLE) or os.environ[AMD_SOCKET_VARIABLE]
     if VARIABLE not in os.environ:
         from wastenot.control import session
 

@@ -57,6 +57,7 @@ _SETTERS = (
 
 _GET_PROFILES = "nvmlDeviceWorkloadPowerProfileGetCurrentProfiles"
 _UPDATE_PROFILES = "nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1"
+_DRAM_BW_UTIL = 10  # NVML_GPM_METRIC_*
 _CURRENT_PROFILES = 0x1000064  # version of the struct: 1, and its size
 
 
@@ -67,6 +68,7 @@ class Library:
         self._path = ""
         self._clients = threading.local()  # a connection for each thread, whose calls do not wait for one another
         self._users = 0
+        self._samples: list[tuple[float, float]] = []  # of the performance monitors, by place counted from 1
         self._functions: dict[str, Function] = {
             "nvmlInitWithFlags": self._start,
             "nvmlShutdown": self._shut_down,
@@ -83,6 +85,11 @@ class Library:
             **{name: self._system_scalar(name) for name in _SYSTEM_SCALARS},
             **{name: self._handle(name) for name in _HANDLES},
             **{name: self._setter(name) for name in _SETTERS},
+            "nvmlGpmQueryDeviceSupport": self._gpm_support,
+            "nvmlGpmSampleAlloc": self._gpm_alloc,
+            "nvmlGpmSampleFree": lambda sample: Code.SUCCESS,
+            "nvmlGpmSampleGet": self._gpm_sample,
+            "nvmlGpmMetricsGet": self._gpm_metrics,
             _GET_PROFILES: self._profiles,
             _UPDATE_PROFILES.removesuffix("_v1"): self._update_profiles,
         }
@@ -223,6 +230,34 @@ class Library:
         numbers = frozenset(number for number in range(256) if mask[number // 32] >> number % 32 & 1)
         return self._ask(_UPDATE_PROFILES, handle, reference._obj.operation, numbers)[0]
 
+    def _gpm_support(self, handle: Any, reference: Any) -> int:
+        if reference._obj.version != 1:
+            return Code.ARGUMENT_VERSION_MISMATCH
+        code, supported = self._ask("nvmlGpmQueryDeviceSupport", handle)
+        reference._obj.isSupportedDevice = supported or 0
+        return code
+
+    def _gpm_alloc(self, reference: Any) -> int:
+        self._samples.append((0.0, 0.0))
+        ctypes.c_void_p.from_buffer(reference._obj).value = len(self._samples)
+        return Code.SUCCESS
+
+    def _gpm_sample(self, handle: Any, sample: Any) -> int:
+        code, value = self._ask("nvmlGpmSampleGet", handle)
+        if code == Code.SUCCESS:
+            self._samples[_place(sample)] = value
+        return code
+
+    def _gpm_metrics(self, reference: Any) -> int:
+        """Only what fraction of its bandwidth the memory was used; of two samples of one moment nothing is known."""
+        wanted = reference._obj
+        (begin_s, before), (end_s, after) = (self._samples[_place(each)] for each in (wanted.sample1, wanted.sample2))
+        for metric in wanted.metrics[: wanted.numMetrics]:
+            known = metric.metricId == _DRAM_BW_UTIL and end_s > begin_s
+            metric.nvmlReturn = Code.SUCCESS if known else Code.NOT_SUPPORTED
+            metric.value = 100.0 * (after - before) / (end_s - begin_s) if known else 0.0
+        return Code.SUCCESS
+
     def _fields(self, handle: Any, count: Any, reference: Any) -> int:
         values = reference._obj
         asked = [(values[place].fieldId, values[place].scopeId) for place in range(_plain(count))]
@@ -233,6 +268,10 @@ class Library:
                 one.nvmlReturn, one.valueType, one.timestamp, one.latencyUsec = returned, kind, stamp, latency
                 one.value.ullVal = value
         return code
+
+
+def _place(sample: Any) -> int:
+    return (ctypes.cast(sample, ctypes.c_void_p).value or 0) - 1
 
 
 _KNOWN = frozenset(map(int, Code))

@@ -30,12 +30,15 @@ from wastenot.devices.protocol import Identity
 from wastenot.devices.torch.gpu import TorchGpu
 
 WALL_VARIABLE, USER_VARIABLE = "STAND_IN_WALL", "STAND_IN_USER"
+UNIT_VARIABLE = "STAND_IN_UNIT_S"  # for how long memory traffic is looked at before a unit of it is chosen
 
 
 def main() -> int:
     """Run the program."""
-    if WALL_VARIABLE in os.environ and sys.argv[1:2] == ["apply"]:
-        from wastenot.control import session
+    if WALL_VARIABLE in os.environ and sys.argv[1:2] in (["apply"], ["tune"]):
+        from wastenot.control import session, traffic
+
+        traffic._FIRST_S = float(os.environ.get(UNIT_VARIABLE, traffic._FIRST_S))
 
         session.time = SharedTime(_socket())  # type: ignore[assignment]
     with on_stand_in():

@@ -176,6 +176,28 @@ def test_a_task_it_does_not_know_is_refused(device):
         pass
 
 
+def test_memory_traffic_is_that_of_the_calls_whatever_the_core_clock(device, tasks, name):
+    """In proportion: what is full bandwidth, only the driver knows."""
+    moved = max(tasks, key=lambda task: sum(calls * kernel.bytes_moved for kernel, calls in task.steps))
+    if name.startswith("recorded"):
+        assert device.sensors.traffic_s(0.0) is not None
+        return
+    each = []
+    for core_mhz in (None, next(iter(device.clocks.supported_clocks().values()))[-1]):
+        device.clocks.request(Setting(core_mhz, None))
+        with device.launcher.start(moved) as run:
+            device.time.sleep(2.0)
+            run.mark()
+            before_s = device.sensors.traffic_s(device.time.now_s())
+            for _ in range(40):
+                device.time.sleep(0.25)
+                run.feed()
+                after_s = device.sensors.traffic_s(device.time.now_s())
+            run.mark()
+        each.append((after_s - before_s) / run.laps[-1].calls)
+    assert each[0] > 0.0 and each[1] == pytest.approx(each[0], rel=0.02)
+
+
 def test_sensors_give_none_or_numbers_that_make_sense(device, tasks):
     with device.launcher.start(tasks[0]):
         device.time.sleep(2.0)

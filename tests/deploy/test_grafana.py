@@ -12,7 +12,7 @@ import pytest
 from testbed.applied import GPU, PROOF, status
 from testbed.prometheus import prometheus_scraping
 from wastenot.control.metrics import METRICS, serve_metrics
-from wastenot.control.status import Estimate
+from wastenot.control.status import Estimate, Proxy
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
 DASHBOARD = json.loads((FOLDER / "wastenot.json").read_text())
@@ -98,7 +98,8 @@ def test_a_real_prometheus_answers_every_query(tmp_path):
         gpu = GPU.model_copy(update={"energy_j": 1000.0 + 60.0 * number, "target_memory_mhz": 9501.0,
                                      "target_power_limit_w": 300.0})  # fmt: skip
         saved = Estimate(value=100.0 - number, low=90.0 - number, high=110.0 - number)  # an estimate may fall
-        return status(gpus=(gpu,), proof=PROOF.model_copy(update={"saved_j": saved}), iteration=number)
+        proof, proxy = PROOF.model_copy(update={"saved_j": saved}), Proxy(error=0.004, jobs=3, unit_s=1.0)
+        return status(gpus=(gpu,), proof=proof, iteration=number, proxy=proxy)
 
     with serve_metrics(0, present) as port, prometheus_scraping(port, tmp_path) as prometheus:
         prometheus.wait_for("changes(wastenot_gpu_energy_joules_total[30s]) >= 3")

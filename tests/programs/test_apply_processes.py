@@ -137,14 +137,22 @@ def test_a_second_terminal_sees_it_cannot_have_its_gpu_and_ends_it(machine, plan
     assert code == 0 and out.endswith("trained\n") and restored(machine)
 
 
-def test_a_program_without_iterations_keeps_a_plan_of_one_setting_and_proves_nothing(machine, plan):
-    process = machine.start("apply", plan, "--patience", "0.5s", "--json", "--", *SLEEP)
-    machine.wait_for_clock(PLANNED_MHZ)
-    code, out, err = machine.ended(process)
-    assert code == 0 and "no iterations were seen" in err and "slept\n" in err and restored(machine)
+def test_a_program_without_iterations_keeps_a_plan_of_one_setting_and_proves_nothing(tmp_path):
+    """On a card that reports no memory traffic, by which it would be guarded otherwise."""
+    with start_stand_in("rtx-3080-ti", wall=True) as older:
+        machine = Machine(older, tmp_path)
+        card = f"NVIDIA GeForce RTX 3080 Ti {older.control.state(0).uuid}"
+        plan = str(make_plan(tmp_path, older, device=card))
+        process = machine.start("apply", plan, "--patience", "0.5s", "--json", "--", *SLEEP)
+        machine.wait_for_clock(PLANNED_MHZ)
+        code, out, err = machine.ended(process)
+        assert older.control.state(0).untouched and not machine.left
+        machine.end()
+    assert code == 0 and "no iterations were seen" in err and "slept\n" in err
     status = json.loads(out)["status"]  # which has stdout to itself
     assert status["proof"]["energy_change"] is None and status["iteration"] is None
     assert [event["kind"] for event in status["events"]] == ["started", "note", "ended"]
+    assert "reports no memory traffic" in status["events"][1]["text"]
 
 
 @pytest.mark.parametrize(("program", "code", "why"), [

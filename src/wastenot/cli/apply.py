@@ -11,6 +11,7 @@ import typer
 
 from wastenot.cli.watched_run import (
     AllOption,
+    PatienceOption,
     RealTimeOption,
     RestoreClocksOption,
     ShownOptions,
@@ -21,7 +22,7 @@ from wastenot.cli.watched_run import (
     simulated_session,
     write_outcome,
 )
-from wastenot.terminal import completing, quantities
+from wastenot.terminal import completing
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
@@ -53,15 +54,7 @@ def apply(
     status: Annotated[bool, option("Show the plans being applied, and do nothing else.")] = False,
     stop: Annotated[bool, option("Stop applying plans; the programs keep running at the default clocks.")] = False,
     restore_clocks: RestoreClocksOption = None,
-    patience: Annotated[
-        float | None,
-        option(
-            "Time to wait for the first iteration; after that, a single-setting plan stays applied without one. Default: "
-            "120 s.",
-            "S",
-            parser=quantities.seconds,
-        ),
-    ] = None,
+    patience: PatienceOption = None,
     iterations: Annotated[int | None, option("Iterations of a simulated job; default: five minutes' worth.", "N")] = None,
     real_time: RealTimeOption = False,
     seed: Annotated[int, option("Seed of the order of comparisons, and of a simulated job.", "N")] = 0,

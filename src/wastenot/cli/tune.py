@@ -12,6 +12,7 @@ import typer
 
 from wastenot.cli.watched_run import (
     AllOption,
+    PatienceOption,
     RealTimeOption,
     RestoreClocksOption,
     ShownOptions,
@@ -87,6 +88,7 @@ def tune(
     shown: ShownOptions,
     dry_run: Annotated[bool, option("Print what would be tried; run the command, if any, and change no clocks.")] = False,
     restore_clocks: RestoreClocksOption = None,
+    patience: PatienceOption = None,
     iterations: Annotated[
         int | None, option(f"Iterations of a simulated job; {AFTER} after the search by default.", "N")
     ] = None,
@@ -135,7 +137,7 @@ def tune(
         )  # fmt: skip
     else:
         tuner = make(shlex.join(command or ()))
-        session = tuning_session(tuner, dry_run=dry_run)
+        session = tuning_session(tuner, dry_run=dry_run, patience_s=patience)
         summary_, code = run_command(session, command or [], shown, as_json)
         found = job_of(tuner, summary_, exit_code=code, problem=session.problem)
     _tell(found, out, as_json=as_json)

@@ -39,6 +39,15 @@ RestoreClocksOption = Annotated[
         "Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.", "MIN-MAX[,MIN-MAX]"
     ),
 ]
+PatienceOption = Annotated[
+    float | None,
+    option(
+        "Time to wait for the first iteration; then progress is followed by memory traffic, where the GPU reports it. "
+        "120 s by default.",
+        "S",
+        parser=quantities.seconds,
+    ),
+]
 RealTimeOption = Annotated[bool, option("Let a simulated job take as long as a real one would.")]
 
 

@@ -14,6 +14,7 @@ from wastenot.control.hooks import Seen
 from wastenot.control.places import make_own_socket_path, make_socket_path
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.session import PATIENCE_S, Session
+from wastenot.control.traffic import traffic_of
 from wastenot.core.errors import BadInputError
 from wastenot.core.vendors import VENDORS, commands, undo_commands, vendor_named
 from wastenot.devices.open import device_of_study, is_virtual, open_device
@@ -50,7 +51,12 @@ class Application:
         subject = Subject(self.path, self.plan.digest, self.plan.workload, self.gpus[0].identity.origin)
         now_s = self.gpus[0].time.now_s()
         rehearsed = Rehearsed(self._expected(), self._begins(), len(self.gpus)) if self.rehearsal else None
-        return Controller(self.schedule, self.gpus, subject, now_s=now_s, seed=seed, dry_run=dry_run, rehearsed=rehearsed)
+        made = Controller(
+            self.schedule, self.gpus, subject, now_s=now_s, seed=seed, dry_run=dry_run, rehearsed=rehearsed,
+            traffic=traffic_of(self.gpus, rehearsal=self.rehearsal),
+        )  # fmt: skip
+        made.of_units = self.plan.tuned is not None and self.plan.tuned.proxy_error is not None
+        return made
 
     def _begins(self) -> list[str]:
         """The markers at which the plan changes clocks."""

@@ -16,14 +16,16 @@ from typing import Literal
 from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.energy_edges import Edge
+from wastenot.control.estimate import log_mean
 from wastenot.control.execution import Execution
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.ladder import Ladder
 from wastenot.control.ledger import Ledger
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.rehearsed import Rehearsed
-from wastenot.control.status import NOTHING_PROVED, Instant, Moment, Proof
+from wastenot.control.status import NOTHING_PROVED, Instant, Moment, Proof, Proxy
 from wastenot.control.time_line import CloseUp
+from wastenot.control.traffic import Traffic, Units
 from wastenot.core.errors import DeviceError
 from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
@@ -59,6 +61,7 @@ class Controller(ClockDriver):
         started_unix_s: when it began, by the calendar; by default now.
         rehearsed: what takes note of a program that the GPUs do not run: its times say nothing of the plan's clocks, so that
             nothing is compared, guarded or refused by them.
+        traffic: as of :class:`ClockDriver`.
 
     Raises:
         BadInputError: no GPU is given.
@@ -79,16 +82,20 @@ class Controller(ClockDriver):
         process: int | None = None,
         started_unix_s: float | None = None,
         rehearsed: Rehearsed | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         super().__init__(
-            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed
-        )
+            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed,
+            traffic=traffic,
+        )  # fmt: skip
         self.schedule = schedule
+        self.of_units = False
+        """Whether the plan was made of units of traffic, so that its iterations are not those of the job."""
         self._rng = random.Random(seed)
         self._executions = [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
         self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
         self._guard = Guard(schedule.max_slowdown)
-        self._ledger = Ledger(schedule.switching.core_s)
+        self._ledger = Ledger(schedule.switching.core_s, traffic)
         self._close_up = CloseUp()
         self._ladder = Ladder(schedule.rungs, schedule.max_slowdown)
         self._stretch: Stretch | None = None
@@ -114,6 +121,14 @@ class Controller(ClockDriver):
 
     def mark(self, marker: Marker) -> None:
         """Take note of what the job has reached."""
+        self._hooked(marker.reached_s)
+        self._mark(marker)
+
+    def mark_unit(self, count: int, moment_s: float) -> None:
+        """Take note of the end of a unit of traffic."""
+        self._mark(Marker(ITERATION, count, moment_s))
+
+    def _mark(self, marker: Marker) -> None:
         gpu, reached_s = marker.gpu, marker.reached_s
         self._now_s = max(self._now_s, reached_s)
         if gpu == 0:
@@ -150,13 +165,53 @@ class Controller(ClockDriver):
         return next_s
 
     def hold(self, now_s: float) -> None:
-        """Go by no iterations, since none are told: a plan of one setting is kept, unguarded, and of others nothing is set.
+        """Go by no iterations, since none are told: a plan of one setting is guarded by proxy, or kept unguarded.
 
-        Where iterations come after all, it begins with them as usual.
+        Of other plans nothing is set. Where iterations come after all, it begins with them as usual.
         """
         if self._state != "starting" or self._iteration is not None:
             return
         self._now_s = max(self._now_s, now_s)
+        segments = [segment for rung in self.schedule.rungs for segment in rung.segments]
+        if len(segments) > len(self.schedule.rungs) or any(each.memory_mhz is not None for each in segments):
+            why = "only plans of core clocks and power limits for whole iterations can be guarded by memory traffic"
+        else:
+            why = self._by_proxy(self.schedule.max_slowdown, now_s)
+        if why:
+            self._unguarded(why, now_s)
+            return
+        self._restrict()
+        self._tell("note", "no iterations were reported: progress is followed by memory traffic, as a proxy")
+
+    def _restrict(self) -> None:
+        """Keep the slowdown by as much more strictly as the proxy may be off; not at all without one."""
+        error = 0.0 if self.proxy is None else self.proxy.error
+        self._guard = Guard(self.schedule.max_slowdown, error)
+        self._ladder = Ladder(self.schedule.rungs, math.expm1(self._guard.limit))
+        self._ledger.error = error
+
+    def take_over(self, units: Units | None, proxy: Proxy | None) -> None:
+        """Follow a job by units that were chosen already."""
+        self.units, self.proxy = units, proxy
+        self._restrict()
+
+    def _start_over(self, now_s: float) -> None:
+        if self._state in ("idle", "refused"):
+            return
+        self._ledger.begin_anew()
+        self._restrict()
+        self._state, self._stretch, self._block, self._alarm, self._checked = "starting", None, None, None, None
+        self._iteration = self._iteration_s = None
+        self._pauses, self._shifting = 0, False
+        self._coming.clear()
+        self._first_times_s.clear()
+        self._passes.clear()
+        for execution in self._executions:
+            execution.begin(self._default_rung, now_s)
+
+    def _unguarded(self, why: str, now_s: float) -> None:
+        if self._state in ("idle", "refused"):
+            return
         if len(self.schedule.rungs[0].segments) > 1:
             self._tell(
                 "note", "no iterations were seen, and the plan changes clocks within an iteration: the default clocks stay"
@@ -168,7 +223,7 @@ class Controller(ClockDriver):
         self._tell(
             "note",
             "no iterations were seen: the plan's setting stays applied, but the slowdown is not guarded and no saving is "
-            "proved",
+            f"proved: {why}",
         )
 
     def refuse(self, why: str, now_s: float) -> None:
@@ -258,7 +313,7 @@ class Controller(ClockDriver):
                 return
             latest = judged
         self._usual_s = _median(latest)
-        if self._other_workload(self._usual_s) is not None:
+        if not self.of_units and self.proxy is None and self._other_workload(self._usual_s) is not None:
             # A few that resemble each other may be those of a start, or of a machine that was busy meanwhile.
             if len(seen) >= _JUDGED and (why := self._other_workload(_median(judged))) is not None:
                 self._refuse(why, now_s)
@@ -436,14 +491,15 @@ class Controller(ClockDriver):
 
     def _step(self, excess: float) -> None:
         """Step towards speed."""
-        slowdown, limit = math.expm1(self._guard.limit + excess), self.schedule.max_slowdown
+        slowdown, limit = math.expm1(self._guard.limit + excess), math.expm1(self._guard.limit)
         self._ladder.step(slowdown)
         self._tell("stepped", f"iterations take {slowdown:+.1%}, more than {limit:.1%}: moving to {self._rung_name()}")
         self._begin_anew()
 
     def _step_back(self) -> None:
         """Step back towards saving, where there has been room for long."""
-        pairs, time = self._ledger.time_pairs(self._rung), self._ledger.time(self._rung)
+        pairs = self._ledger.time_pairs(self._rung)
+        time = log_mean(pairs)
         slowdown = None if time is None else math.expm1(time.mean + time.half)
         if self._ladder.back(slowdown, len(pairs)):
             self._tell("stepped", f"there has been time to spare for a while: back to {self._rung_name()}")

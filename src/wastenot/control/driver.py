@@ -24,6 +24,7 @@ from typing import ClassVar, Literal, Protocol
 from wastenot.control.energy_edges import EnergyEdges
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.obeyed import Obeyed
+from wastenot.control.proxy_error import learn, learned
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.status import (
     NOTHING_PROVED,
@@ -33,15 +34,18 @@ from wastenot.control.status import (
     Moment,
     PipelineStatus,
     Proof,
+    Proxy,
     Status,
     Summary,
     Tuning,
 )
 from wastenot.control.time_line import TimeLine
+from wastenot.control.traffic import Traffic, Units
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
+from wastenot.pages.formatting import percent
 
 Ended = Literal["job ended", "stopped", "refused", "failed"]
 Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"]
@@ -124,6 +128,7 @@ class ClockDriver(ABC):
         process: ID of the process that controls the clocks; by default this one's.
         started_unix_s: when it began, by the calendar; by default now.
         rehearsed: what takes note of a program that the GPUs do not run, as they are simulated.
+        traffic: of the GPUs, by which a program is followed that reports no iterations; ``None`` not to.
 
     Raises:
         BadInputError: no GPU is given.
@@ -142,6 +147,7 @@ class ClockDriver(ABC):
         process: int | None = None,
         started_unix_s: float | None = None,
         rehearsed: Rehearsed | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         if not gpus:
             raise BadInputError("`gpus`: name at least one GPU")
@@ -158,6 +164,9 @@ class ClockDriver(ABC):
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._over = False
         self._target: Setting = AUTO
+        self.traffic = traffic
+        self.units: Units | None = None
+        self.proxy: Proxy | None = None
 
     # ---- what a kind of driver says --------------------------------------------------------------------------
 
@@ -180,6 +189,15 @@ class ClockDriver(ABC):
     @abstractmethod
     def _give_back(self, ended: Ended) -> Ended:
         """Give the clocks back, at the end; why it ended."""
+
+    def mark_unit(self, count: int, moment_s: float) -> None:  # noqa: B027  # a kind that is never followed by proxy
+        """So many units of traffic have ended, the last one at a moment."""
+
+    def _unguarded(self, why: str, now_s: float) -> None:  # noqa: B027
+        """Nothing shows progress."""
+
+    def _start_over(self, now_s: float) -> None:  # noqa: B027
+        """At the default clocks, as what was seen so far is not what runs."""
 
     def _requests_due_s(self) -> float:
         """When to request something next."""
@@ -206,7 +224,9 @@ class ClockDriver(ABC):
         """The next moment at which :meth:`act` has something to do; ``None`` for none."""
         if self._over:
             return None
-        return min(self._requests_due_s(), self._sensors_due_s, self._line.due_s, *(edges.due_s for edges in self._edges))
+        traffic_s = math.inf if self.traffic is None else max(self.traffic.due_s, self._began_s)
+        edges_s = (edges.due_s for edges in self._edges)
+        return min(self._requests_due_s(), self._sensors_due_s, self._line.due_s, traffic_s, *edges_s)
 
     def act(self, now_s: float) -> None:
         """Do what is due: requests first, as they must not wait for sensors."""
@@ -218,7 +238,10 @@ class ClockDriver(ABC):
             if edges.due_s <= now_s and next_s > now_s + 1.5 * edges.read_s:
                 edges.act(now_s)
         self._learn(now_s)
-        if now_s >= self._sensors_due_s and next_s > now_s + 2.0 * max(edges.read_s for edges in self._edges):
+        idle = next_s > now_s + 2.0 * max(edges.read_s for edges in self._edges)
+        if self.traffic is not None and self.traffic.due_s <= now_s and idle:
+            self._follow(self.traffic, now_s)
+        if now_s >= self._sensors_due_s and idle:
             self._read_sensors(now_s)
         if now_s >= self._line.due_s:
             self._line.add(now_s, self._moment(now_s))
@@ -238,6 +261,8 @@ class ClockDriver(ABC):
             gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
             events=tuple(self._events),
             rehearsal=None if self.rehearsed is None else self.rehearsed.so_far(self._requests()),
+            proxy=None if self.proxy is None or self.units is None else self.proxy.at(self.units.unit_s),
+            proxy_error=None if self.traffic is None else self.traffic.error(),
             **{each.name: getattr(standing, each.name) for each in fields(standing)},
         )
 
@@ -255,9 +280,53 @@ class ClockDriver(ABC):
             ended = self._give_back(ended)
             self._tell("stopped" if stopped else "ended", "the clocks are reset")
             self._over = True
+            error = None if self.traffic is None else self.traffic.error()
+            if error is not None:
+                learn(self.gpus[0].identity, error)
         return Summary(
             status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments(), close_up=self._instants()
         )
+
+    # ---- by proxy --------------------------------------------------------------------------------------------
+
+    def _by_proxy(self, max_slowdown: float, now_s: float) -> str:
+        """Follow the program by its traffic from now on; why that cannot be, empty where it can."""
+        if self.traffic is None or not self.traffic.known:
+            return "the GPU reports no memory traffic, as NVIDIA's do from Hopper on"
+        self.proxy = learned(self.gpus[0].identity)
+        if self.proxy.error >= math.log1p(max_slowdown):
+            allowed = f"{percent(max_slowdown, 1)} of slowdown" if max_slowdown > 0.0 else "no slowdown"
+            known = f"by {self.proxy.jobs} jobs" if self.proxy.jobs else "which is assumed"
+            off = f"progress by memory traffic may be off by {percent(self.proxy.error, 1)} ({known})"
+            return f"{off}, and {allowed} is allowed"
+        self.units = Units(self.traffic, now_s)
+        self.traffic.learns = False
+        return ""
+
+    def _follow(self, traffic: Traffic, now_s: float) -> None:
+        """Take a sample of the traffic, and what follows from it."""
+        traffic.act(now_s)
+        units = self.units
+        if units is None:
+            return
+        count = units.count
+        for place, moment_s in enumerate(units.look(now_s), start=1):
+            self.mark_unit(count + place, moment_s)
+        if units.failed:
+            self.units = None
+            self._unguarded(units.failed, now_s)
+        elif units.other:
+            self._tell("drift", "its memory traffic is nothing like it was: a unit of it is chosen again")
+            self.units = Units(traffic, now_s)
+            self._start_over(now_s)
+
+    def _hooked(self, now_s: float) -> None:
+        """Iterations are reported after all: they are what counts from now on."""
+        if self.units is not None and self.traffic is not None:
+            self.units = self.proxy = None
+            self.traffic.learns = True
+            self._start_over(now_s)
+            self._tell("note", "iterations are reported now, and followed instead of memory traffic")
 
     # ---- what is told ----------------------------------------------------------------------------------------
 

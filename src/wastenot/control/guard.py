@@ -54,10 +54,11 @@ class Guard:
 
     Args:
         max_slowdown: to keep.
+        error: of progress by proxy, as a logarithm, by which it is kept more strictly.
     """
 
-    def __init__(self, max_slowdown: float) -> None:
-        self.limit = math.log1p(max_slowdown)
+    def __init__(self, max_slowdown: float, error: float = 0.0) -> None:
+        self.limit = math.log1p(max_slowdown) - error
         self.noise = Noise()
         self._blocks: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED_BLOCKS)  # mean logarithm, iterations
         self._recent: deque[float] = deque(maxlen=_WINDOWS[-1])

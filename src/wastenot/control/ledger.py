@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from wastenot.control.blocks import Stretch
 from wastenot.control.estimate import LogMean, log_mean
 from wastenot.control.status import Estimate, Proof
+from wastenot.control.traffic import Traffic
 
 _USUAL_SLOPE, _SLOPE_ERROR = 3e-4, 3e-4  # of the logarithm of an iteration's energy, by degree, where nothing was seen
 _SCATTER = 0.003  # of a stretch, that is taken for chance
@@ -78,10 +79,15 @@ class Ledger:
 
     Args:
         latency_s: that clocks need to arrive.
+        traffic: of the GPUs, where it is followed beside the iterations.
+
+    Attributes:
+        error: of progress by proxy, as a logarithm, by which intervals are wider.
     """
 
-    def __init__(self, latency_s: float = 0.0) -> None:
-        self._latency_s = latency_s
+    def __init__(self, latency_s: float = 0.0, traffic: Traffic | None = None) -> None:
+        self._latency_s, self._traffic = latency_s, traffic
+        self.error = 0.0
         self.of_rung: dict[int, OfRung] = {}  # since it was last begun anew
         self._earlier: list[tuple[int, OfRung]] = []
         self.plan_iterations = 0
@@ -117,7 +123,7 @@ class Ledger:
 
     def time(self, rung: int) -> LogMean | None:
         """Time at a rung against the default clocks."""
-        return log_mean(self.time_pairs(rung))
+        return self._wider(log_mean(self.time_pairs(rung)))
 
     def time_pairs(self, rung: int) -> list[float]:
         """Logarithms of the ratios of times of all pairs at a rung, as if at one temperature."""
@@ -127,7 +133,10 @@ class Ledger:
     def energy(self, rung: int) -> LogMean | None:
         """Energy at a rung against the default clocks."""
         seen = self.of_rung.get(rung)
-        return None if seen is None else seen.energy()
+        return None if seen is None else self._wider(seen.energy())
+
+    def _wider(self, mean: LogMean | None) -> LogMean | None:
+        return mean if mean is None or not self.error else LogMean(mean.mean, mean.half + self.error)
 
     def saved_j(self, present: int = 0, running_j: float = 0.0) -> Estimate | None:
         """All that was saved, at those rungs of which there are pairs.
@@ -139,7 +148,7 @@ class Ledger:
         value = variance = 0.0
         known = False
         for rung, of_rung in (*self._earlier, *self.of_rung.items()):
-            ratio = of_rung.energy() or self._elsewhere(rung)
+            ratio = self._wider(of_rung.energy() or self._elsewhere(rung))
             used_j = of_rung.used_j
             if of_rung is self.of_rung.get(rung):
                 open_j = math.fsum(each.so_far_j for each in self._open if each.rung == rung and not each.default)
@@ -201,6 +210,8 @@ class Ledger:
         known = first_c is not None and default_c is not None and second_c is not None
         warmer = 0.5 * (first_c + second_c) - default_c if known else 0.0  # type: ignore[operator]
         of_rung.times.append((0.5 * math.log(before.mean_s * after.mean_s) - math.log(block.mean_s), warmer))
+        if self._traffic is not None:
+            self._traffic.compare(before.rung, three)
         each_j = [stretch.energy_j and stretch.energy_j / len(stretch.times_s) for stretch in three]
         if None not in each_j:
             first_j, default_j, second_j = (each or 0.0 for each in each_j)

@@ -81,9 +81,9 @@ def _estimates(
 
     return (
         Metric(f"wastenot_{stem}_{unit}{suffix}", "gauge", meaning, _whole(part("value"))),
-        Metric(f"wastenot_{stem}_low_{unit}", "gauge", f"Lower end of the 95 % interval of wastenot_{stem}_{unit}{suffix}",
+        Metric(f"wastenot_{stem}_low_{unit}", "gauge", f"Lower 95 % limit of wastenot_{stem}_{unit}{suffix}",
                _whole(part("low"))),
-        Metric(f"wastenot_{stem}_high_{unit}", "gauge", f"Upper end of the 95 % interval of wastenot_{stem}_{unit}{suffix}",
+        Metric(f"wastenot_{stem}_high_{unit}", "gauge", f"Upper 95 % limit of wastenot_{stem}_{unit}{suffix}",
                _whole(part("high"))),
     )  # fmt: skip
 
@@ -153,10 +153,12 @@ METRICS: tuple[Metric, ...] = (
            _whole(lambda status: status.rung)),
     Metric("wastenot_rungs", "gauge", "Number of rungs; the last is the default clocks",
            _whole(lambda status: status.rungs)),
-    Metric("wastenot_gpu_lease_state", "gauge", "1 for the state of the GPU's lease and journal, else 0. "
-           "free: no process sets its clocks; held: a running process does; stale: one died before it reset them; "
-           "unrestored: the driver refused to reset them, which is tried again; unreadable: unknown. "
-           "No series where wastenotd is not for this user",
+    Metric("wastenot_proxy_error_ratio", "gauge", "How far slowdown and energy change may be off by proxy; no series where "
+           "the program reports its iterations",
+           _whole(lambda status: None if status.proxy is None else status.proxy.error)),
+    Metric("wastenot_gpu_lease_state", "gauge", "1 for the state of the GPU's lease and journal, else 0: "
+           "free; held by a running process; stale, as one died before it reset the clocks; unrestored, as the driver "
+           "refused to, which is tried again; or unreadable. No series where wastenotd is not for this user",
            _leases),
 )  # fmt: skip
 

@@ -74,11 +74,19 @@ class SettingSearch:
         max_slowdown: allowed.
         tolerance: fraction of energy within which the best has to be known.
         seed: of the order of trials.
+        error: of progress by proxy, as a logarithm, by which the slowdown is kept more strictly.
     """
 
-    def __init__(self, ladders: Sequence[Ladder], max_slowdown: float, tolerance: float = 0.005, seed: int = 0) -> None:
-        self.ladders = tuple(ladders)
-        self.limit = math.log1p(max_slowdown)
+    def __init__(
+        self,
+        ladders: Sequence[Ladder],
+        max_slowdown: float,
+        tolerance: float = 0.005,
+        seed: int = 0,
+        error: float = 0.0,
+    ) -> None:
+        self.ladders, self.error = tuple(ladders), error
+        self.limit = math.log1p(max_slowdown) - error
         self.tolerance = tolerance
         self.candidates: list[Candidate] = []
         self.rounds = 0
@@ -281,7 +289,7 @@ class SettingSearch:
         if best is None:
             return None
         energy = self.energy(best)
-        return best if energy.mean + energy.half < 0.0 else None
+        return best if energy.mean + energy.half + self.error < 0.0 else None
 
     # ---- inside ----------------------------------------------------------------------------------------------
 

@@ -180,6 +180,24 @@ class Rehearsal(Part):
     refusal: str | None
 
 
+class Proxy(Part):
+    """Progress by proxy, by memory traffic, of a program that reports no iterations: iterations are units of it.
+
+    Attributes:
+        error: of changes of time and energy, as a logarithm: not exceeded in 95 % of jobs.
+        jobs: that reported their iterations, by which it is known; 0 where it is assumed.
+        unit_s: time that a unit takes; ``None`` until it is chosen.
+    """
+
+    error: NotNegative
+    jobs: Count
+    unit_s: NotNegative | None = None
+
+    def at(self, unit_s: float | None) -> Proxy:
+        """With the time that a unit takes."""
+        return self.model_copy(update={"unit_s": unit_s})
+
+
 class Status(Part):
     """A plan being applied now.
 
@@ -200,6 +218,8 @@ class Status(Part):
         tuning: the search for a setting, where that is what runs.
         pipeline: what is known of a pipeline, where it is one that runs.
         rehearsal: what was seen of a program whose GPUs are simulated; ``None`` where they are real, or run a simulated job.
+        proxy: by what progress is followed where the program reports no iterations; ``None`` where it does.
+        proxy_error: by how much the proxy would have been off in this job; ``None`` where that is not known.
     """
 
     schema_: Literal["wastenot.apply-status/1"] = Field(default=STATUS_SCHEMA, alias="schema")
@@ -225,6 +245,8 @@ class Status(Part):
     tuning: Tuning | None = None
     pipeline: PipelineStatus | None = None
     rehearsal: Rehearsal | None = None
+    proxy: Proxy | None = None
+    proxy_error: NotNegative | None = None
 
 
 class Moment(Part):

@@ -82,6 +82,7 @@ def tuned_plan(tuner: Tuner, *, run: ModelRun | None = None) -> Plan:
         trials=sum(len(each.energy) for each in search.candidates),
         iterations=tuner.iterations,
         regret=math.expm1(search.regret),
+        proxy_error=search.error or None,
     )
     return made.model_copy(update={"schedule": schedule if winner else made.schedule, "tuned": tuned}).sealed()
 

@@ -31,6 +31,7 @@ from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.setting_search import Candidate, SettingSearch
 from wastenot.control.status import Estimate, Outcome, Status, Summary, Trial, Tuning
 from wastenot.control.told_frontier import tell_frontier
+from wastenot.control.traffic import Traffic
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Device
@@ -70,6 +71,7 @@ class Tuner(ClockDriver):
         started_unix_s: when it began, by the calendar; by default now.
         dry_run: follow the job, and try nothing.
         rehearsed: what takes note of a program that the GPUs do not run: settings are tried on it, and none is the best.
+        traffic: as of :class:`ClockDriver`.
 
     Raises:
         BadInputError: no GPU is given, or a number makes no sense.
@@ -92,6 +94,7 @@ class Tuner(ClockDriver):
         started_unix_s: float | None = None,
         dry_run: bool = False,
         rehearsed: Rehearsed | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         if not 0.0 <= max_slowdown < 1.0:
             raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be at least 0 and below 1, such as 0.02")
@@ -100,8 +103,9 @@ class Tuner(ClockDriver):
         if not 0.0 < budget_s < math.inf:
             raise BadInputError(f"`budget_s` {budget_s:g}: must be a number of seconds above 0")
         super().__init__(
-            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed
-        )
+            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed,
+            traffic=traffic,
+        )  # fmt: skip
         self.max_slowdown = max_slowdown
         self.search = SettingSearch(ladders_of(gpus) if ladders is None else ladders, max_slowdown, tolerance, seed)
         self.controller: Controller | None = None
@@ -143,6 +147,17 @@ class Tuner(ClockDriver):
 
     def mark(self, marker: Marker) -> None:
         """Take note of what the job has reached."""
+        self._hooked(marker.reached_s)
+        self._mark(marker)
+
+    def mark_unit(self, count: int, moment_s: float) -> None:
+        """Take note of the end of a unit of traffic."""
+        if self.controller is not None:
+            self.controller.mark_unit(count, moment_s)
+        else:
+            self._mark(Marker(ITERATION, count, moment_s))
+
+    def _mark(self, marker: Marker) -> None:
         self._now_s = max(self._now_s, marker.reached_s)
         if self.rehearsed is not None:
             self.rehearsed.reached(marker.name, marker.gpu, marker.reached_s, begins=marker.name == ITERATION)
@@ -187,8 +202,34 @@ class Tuner(ClockDriver):
         """Go by no iterations, as none are expected any more: nothing can be compared."""
         if self.controller is not None:
             self.controller.hold(now_s)
-        else:
-            self._give_up("no iterations were seen, so nothing can be compared", now_s)
+            return
+        why = self._by_proxy(self.max_slowdown, now_s)
+        if why:
+            self._unguarded(why, now_s)
+            return
+        self._restrict()
+        self._tell("note", "no iterations were reported: progress is followed by memory traffic, as a proxy")
+
+    def _unguarded(self, why: str, now_s: float) -> None:
+        self._give_up(f"no iterations were seen, so nothing can be compared: {why}", now_s)
+
+    def _restrict(self) -> None:
+        """Keep the slowdown by as much more strictly as the proxy may be off; not at all without one."""
+        error, search = 0.0 if self.proxy is None else self.proxy.error, self.search
+        self.search = SettingSearch(search.ladders, self.max_slowdown, search.tolerance, self._seed, error)
+        self._guard = Guard(self.max_slowdown, error)
+
+    def _start_over(self, now_s: float) -> None:
+        if self.done and self.controller is None:
+            return  # the default clocks stay
+        self._restrict()
+        self._state, self.controller, self._stretch, self._alarm = "starting", None, None, None
+        self._iteration = self._iteration_s = None
+        self._pauses = self._unknown = 0
+        for each in (self._first_times_s, self._group, self._coming, self._default_time_s, self._default_energy_j):
+            each.clear()
+        self._wanted, self._requested = AUTO, True
+        self._request_wanted()
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good."""
@@ -408,6 +449,8 @@ class Tuner(ClockDriver):
         energy = (1.0 - place) * math.log(first_j) + place * math.log(after_j)
         noise = self._guard.noise.of_mean(len(stretch.times_s))
         noise += 0.5 * (self._guard.noise.of_mean(len(first.times_s)) + self._guard.noise.of_mean(len(after.times_s)))
+        if self.traffic is not None:
+            self.traffic.compare(candidate.setting, (first, stretch, after), place)
         self.search.add(candidate, math.log(stretch.mean_s) - time_s, math.log(own_j) - energy, noise)
 
     def _hold(self, now_s: float, why: str) -> None:
@@ -437,7 +480,9 @@ class Tuner(ClockDriver):
             seed=self._seed,
             process=self._process,
             started_unix_s=self._started_unix_s,
+            traffic=self.traffic,
         )
+        self.controller.take_over(self.units, self.proxy)
 
     @property
     def measured_default(self) -> bool:
@@ -500,8 +545,8 @@ class Tuner(ClockDriver):
             iterations=self.iterations,
             trying=trying,
             best=None if best is None else str(best.setting),
-            time_change=None if best is None else _usual_interval(self.search.time(best), self.search.sure),
-            energy_change=None if best is None else _usual_interval(self.search.energy(best), self.search.sure),
+            time_change=None if best is None else self._interval(self.search.time(best)),
+            energy_change=None if best is None else self._interval(self.search.energy(best)),
             regret=math.expm1(self.search.regret) if self.search.left and self.rehearsed is None else None,
         )
 
@@ -526,8 +571,8 @@ class Tuner(ClockDriver):
             power_limit_w=setting.power_limit_w,
             profile=setting.profile,
             stretches=len(candidate.energy),
-            time_change=_usual_interval(self.search.time(candidate), self.search.sure) if compared else None,
-            energy_change=_usual_interval(self.search.energy(candidate), self.search.sure) if compared else None,
+            time_change=self._interval(self.search.time(candidate)) if compared else None,
+            energy_change=self._interval(self.search.energy(candidate)) if compared else None,
             outcome=outcome,
         )
 
@@ -558,7 +603,6 @@ class Tuner(ClockDriver):
         self._coming = deque([self._settling(_DEFAULT), self._block(_DEFAULT)])
         self._stretch = Stretch("settle", _DEFAULT, True, 1)
 
-
-def _usual_interval(mean: LogMean, sure: float) -> Estimate:
-    """The ratio − 1 with its 95 % interval, of a mean whose half length leaves no doubt."""
-    return LogMean(mean.mean, 1.959964 / sure * mean.half).change
+    def _interval(self, mean: LogMean) -> Estimate:
+        """The ratio − 1 with its 95 % interval, of a mean whose half length leaves no doubt; a proxy's error added."""
+        return LogMean(mean.mean, 1.959964 / self.search.sure * mean.half + self.search.error).change

@@ -164,6 +164,15 @@ class Sensors(Protocol):
     def throttled_s(self) -> float | None:
         """Total time for which a power or thermal limit has held the clocks below those requested."""
 
+    def traffic_s(self, now_s: float) -> float | None:
+        """Memory traffic since an arbitrary moment, as the time that it takes at full bandwidth; may be refreshed rarely.
+
+        What a program moves in an iteration is about the same at any core clock, whatever its kernels are bound by.
+
+        Args:
+            now_s: the moment, always by one clock.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Lap:

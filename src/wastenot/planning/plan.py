@@ -222,7 +222,7 @@ class Assignment(SparsePart):
         return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w, self.profile)
 
 
-class Tuned(Part):
+class Tuned(SparsePart):
     """How a plan was found by tuning a running job rather than by a sweep.
 
     Attributes:
@@ -230,12 +230,14 @@ class Tuned(Part):
         trials: of them, each against the default clocks.
         iterations: of the job that it took.
         regret: fraction of energy by which another setting might be better, at most.
+        proxy_error: how far all of it may be off, where units of memory traffic stood for iterations; ``None`` where not.
     """
 
     settings: Count
     trials: Count
     iterations: Count
     regret: NotNegative
+    proxy_error: NotNegative | None = None
 
 
 class Plan(Part):

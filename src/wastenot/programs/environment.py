@@ -14,7 +14,7 @@ def why_cut_short(session: Session) -> str | None:
     """What kept a session that has ended from controlling the clocks until its program ended; ``None`` for nothing."""
     if session.problem is not None:
         return f"the plan ended early, and the program continued at the default clocks: {session.problem}"
-    if not session.ranks:
+    if not session.ranks and session.status().proxy is None:
         return (
             "no iterations were seen: the program does not train with PyTorch, or its Python ignores PYTHONPATH; mark them "
             "with wastenot.apply in the program"

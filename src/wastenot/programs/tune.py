@@ -97,6 +97,7 @@ class TuneOptions:
         """
         from wastenot.control.driver import Subject
         from wastenot.control.rehearsed import Rehearsed
+        from wastenot.control.traffic import traffic_of
         from wastenot.control.tuner import Tuner
 
         return Tuner(
@@ -110,6 +111,7 @@ class TuneOptions:
             seed=seed,
             dry_run=dry_run,
             rehearsed=Rehearsed(gpus=len(gpus)) if rehearsal else None,
+            traffic=traffic_of(gpus, rehearsal=rehearsal),
         )
 
 
@@ -298,15 +300,16 @@ def check_simulated(simulated: bool) -> None:
         )
 
 
-def tuning_session(tuner: Tuner, *, dry_run: bool = False) -> Session:
+def tuning_session(tuner: Tuner, *, dry_run: bool = False, patience_s: float | None = None) -> Session:
     """The session of a program that is tuned, not yet begun.
 
     Args:
         tuner: of it.
         dry_run: clocks are not changed.
+        patience_s: how long to wait for the first iteration; as of sessions by default.
     """
     from wastenot.control.places import make_own_socket_path
-    from wastenot.control.session import Session
+    from wastenot.control.session import PATIENCE_S, Session
 
     rehearsed = tuner.rehearsed
     return Session(
@@ -314,6 +317,7 @@ def tuning_session(tuner: Tuner, *, dry_run: bool = False) -> Session:
         make_own_socket_path("apply"),
         fits=None if rehearsed is None else lambda seen: rehearsed.saw(seen, None),
         lease=not dry_run,
+        patience_s=PATIENCE_S if patience_s is None else patience_s,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 from wastenot.control.page.story import applied_s, negated, plus_minus, saved_text
@@ -23,6 +24,8 @@ def live_text(status: Status) -> str:
         parts.append(
             "at the default clocks, to stay within the slowdown limit" if last else f"{counted(status.rung, 'step')} faster"
         )
+    if status.proxy is not None:
+        parts.append(f"by proxy (memory traffic, ± {percent(math.expm1(status.proxy.error), 1)})")
     if status.rehearsal is not None:
         parts.append("rehearsal, nothing is measured")
     elif status.origin != "measured":

@@ -9,7 +9,7 @@ from wastenot.control.page.estimates_figure import estimates_figure, saving_figu
 from wastenot.control.page.next_step import next_step
 from wastenot.control.page.passes_table import passes_table
 from wastenot.control.page.search_figure import search_figure
-from wastenot.control.page.story import model_text, story_of
+from wastenot.control.page.story import model_text, proxy_text, story_of
 from wastenot.control.page.tables import events_table, gpus_table
 from wastenot.control.page.time_line_figure import how_run, subtitle, time_line_figure
 from wastenot.control.page.trials import trials_table
@@ -90,4 +90,5 @@ def _settings_tried(summary: Summary) -> Folded | None:
 
 
 def _warnings(status: Status) -> list[str]:
-    return [event.text for event in status.events if event.kind in _WARNS]
+    by_proxy = [] if status.proxy is None else [proxy_text(status.proxy)]
+    return [*by_proxy, *(event.text for event in status.events if event.kind in _WARNS)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from wastenot.control.page.trials import held_of, still_held, trial_words
 from wastenot.control.rehearsed import missing_text
-from wastenot.control.status import Estimate, GpuStatus, Rehearsal, Status, Summary, Trial, Tuning
+from wastenot.control.status import Estimate, GpuStatus, Proxy, Rehearsal, Status, Summary, Trial, Tuning
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import (
@@ -144,7 +145,7 @@ def _kept(status: Status, time: Estimate | None) -> tuple[Tone, str]:
         return "undecided", f"none of the plan's clocks stayed within the slowdown limit of {bound}, {_WHOSE[status.origin]}"
     if time is None:
         return "undecided", f"whether the slowdown stays within {bound} is unknown"
-    where = f"{_since_the_last_step(status)}{_WHOSE[status.origin]}"
+    where = f"{_since_the_last_step(status)}{_WHOSE[status.origin]}{', by proxy' if status.proxy is not None else ''}"
     if time.high <= status.max_slowdown:
         return "kept", f"{_no_slower(status)}, with 95{SPACE}% confidence, {where}"
     if time.low > status.max_slowdown:
@@ -163,6 +164,16 @@ def _no_slower(status: Status) -> str:
 def bound_text(status: Status) -> str:
     """The slowdown that is kept, such as ``2 %``."""
     return f"{100.0 * status.max_slowdown:.3g}{SPACE}%"
+
+
+def proxy_text(proxy: Proxy) -> str:
+    """What figures by proxy rest on."""
+    known = f"as in {counted(proxy.jobs, 'job')} that reported theirs" if proxy.jobs else "assumed"
+    unit = "" if proxy.unit_s is None else f" of {duration(proxy.unit_s)}"
+    return (
+        f"by proxy: the program reports no iterations, and units{unit} of memory traffic stand for them; all figures may be "
+        f"off by {percent(math.expm1(proxy.error), 1)}, {known}"
+    )
 
 
 def _since_the_last_step(status: Status) -> str:

@@ -12,6 +12,8 @@ _POWERS = ("current_socket_power", "average_socket_power", "socket_power")
 """Which of these a GPU reports differs: an MI300X has no average, older ones have only that."""
 _HELD_DOWN = ("acc_ppt_pwr", "acc_socket_thrm", "acc_prochot_thrm", "acc_hbm_thrm", "acc_vr_thrm")
 _NO_COUNT = 2**64 - 1
+_TRAFFIC_S = 1e-5  # of the counter of memory activity: per cent, added up each ms (assumed; only ratios count)
+_WRAPS = 2**32
 _MOST = 4.0  # times the power limit: no GPU draws more between two readings of its counter
 
 
@@ -33,6 +35,7 @@ class AmdSensors:
         self._last: tuple[float, float] | None = None  # time by the GPU's clock in s, energy in J
         self._counts = True
         self._held_s = 0.0
+        self._traffic: tuple[float, float] | None = None  # the counter, and the time it stands for
         self._violations: tuple[float, float, float] | None = None  # time in µs, steps, of these with a violation
 
     def energy_j(self) -> float | None:
@@ -96,6 +99,17 @@ class AmdSensors:
             share = (sum(violated) - before[2]) / (steps - before[1])
             self._held_s += min(max(share, 0.0), 1.0) * 1e-6 * (stamp_us - before[0])
         return self._held_s
+
+    def traffic_s(self, now_s: float) -> float | None:
+        """Time for which the memory controllers were busy since the first reading."""
+        found = self._smi.try_call("amdsmi_get_gpu_metrics_info", self._handle) or {}
+        count = number(found.get("mem_activity_acc"))
+        if count is None:
+            return None
+        before, total_s = self._traffic or (count, 0.0)
+        total_s += _TRAFFIC_S * ((count - before) % _WRAPS)
+        self._traffic = count, total_s
+        return total_s
 
     def processes(self) -> int | None:
         """Number of processes computing on the GPU; ``None`` where that is not reported."""

@@ -43,6 +43,9 @@ class Nvml(DriverLibrary):
         "nvmlDeviceGet",
         "nvmlErrorString",
         "nvmlDeviceWorkloadPowerProfileGet",
+        "nvmlGpmQuery",
+        "nvmlGpmSample",
+        "nvmlGpmMetricsGet",
     )
 
     def __init__(self, *, allow_changes: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.devices.nvidia.nvml import Nvml
+from wastenot.devices.nvidia.traffic import NvidiaTraffic
 from wastenot.devices.protocol import ClockReading
 
 _MEMORY_SCOPE = 2  # NVML_POWER_SCOPE_MEMORY
@@ -35,6 +36,7 @@ class NvidiaSensors:
         self._instant = (getattr(library, "NVML_FI_DEV_POWER_INSTANT", 186), 0)
         self._memory = (getattr(library, "NVML_FI_DEV_POWER_AVERAGE", 185), _MEMORY_SCOPE)
         self._held_down = [(getattr(library, name), 0) for name in _HELD_DOWN if hasattr(library, name)]
+        self._traffic = NvidiaTraffic(nvml, handle)
         self.has_instant = self._watts(self._instant)[0] is not None
 
     def energy_j(self) -> float | None:
@@ -73,6 +75,10 @@ class NvidiaSensors:
         """Total time for which power or thermal limits have held clocks down; ``None`` where no counter is reported."""
         known = [value for value in self._nvml.fields(self._handle, self._held_down) if value is not None]
         return 1e-9 * sum(known) if known else None
+
+    def traffic_s(self, now_s: float) -> float | None:
+        """Memory traffic, as the time it takes at full bandwidth (GPM: Hopper and later)."""
+        return self._traffic.seconds(now_s)
 
     def processes(self) -> int | None:
         """Number of processes computing on the GPU; ``None`` where that is not reported."""

@@ -115,6 +115,8 @@ class Course:
         self._ran_s = 0.0
         self._pause_s = 0.0
         self.iteration = 0
+        each = [math.fsum(calls * kernel.bytes_moved for kernel, calls in task.steps) for task in self._tasks]
+        self._until_bytes = self._until(np.array(each))
         self.reached: list[Reached] = []
         self.ran: list[Ran] = []
         self._began_s = self._used_j = 0.0
@@ -155,6 +157,10 @@ class Course:
     def pause(self, seconds: float) -> None:
         """Let time pass in which nothing comes along."""
         self._ran_s += seconds
+
+    def moved_bytes(self) -> float:
+        """Bytes moved through the memory so far, which are the same at any clocks."""
+        return self.iteration * self._until_bytes[-1] + _at(self._until_bytes, self._call, self._part)
 
     def next_marker_in_s(self, setting: Setting, temperature_c: float) -> float:
         """Time until the next marker, if nothing changes."""

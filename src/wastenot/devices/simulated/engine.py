@@ -55,6 +55,9 @@ class Course(Protocol):
     def pause(self, seconds: float) -> None:
         """Let time pass in which no kernel comes along, as clocks change."""
 
+    def moved_bytes(self) -> float:
+        """Bytes that it has moved through the memory so far."""
+
 
 @dataclass(slots=True)
 class _Running:
@@ -137,6 +140,7 @@ class Engine:
         self._power_w = 0.0
         self._moments_s, self._energies_j = array("d", [0.0]), array("d", [0.0])
         self._runs: dict[object, int] = {}
+        self._moved_bytes = 0.0  # by what has ended
         self._update()
 
     # ---- commands --------------------------------------------------------------------------------------------
@@ -195,8 +199,9 @@ class Engine:
 
     def follow(self, course: Course | None) -> None:
         """Run a program from now on instead of a task; ``None`` ends it."""
-        self.advance(0.0)
+        self._moved_bytes = self.moved_bytes()
         self._course = course
+        self._moved_bytes -= 0.0 if course is None else course.moved_bytes()
         self._update()
 
     def play(self, moment_s: FloatArray, energy_j: FloatArray) -> None:
@@ -245,7 +250,7 @@ class Engine:
         return History(np.array(run.moments_s), np.array(run.progress), np.array(run.core_mhz))
 
     def _end(self) -> _Running:
-        self.advance(0.0)
+        self._moved_bytes = self.moved_bytes()
         run = self._running
         assert run is not None
         self._running = None
@@ -271,6 +276,15 @@ class Engine:
             return self._power_w
         power_w = mean_power_w(bounds, np.array(self._energies_j[first : first + len(bounds)]))
         return float(lag_of(bounds, power_w, moment_s, lag_s, power_w[0]))
+
+    def moved_bytes(self) -> float:
+        """Bytes that tasks and programs have moved through the memory until now."""
+        self.advance(0.0)
+        moved = self._moved_bytes + (0.0 if self._course is None else self._course.moved_bytes())
+        if self._running is not None:
+            each = math.fsum(calls * kernel.bytes_moved for kernel, calls in self._running.task.steps)
+            moved += each * self._running.progress[-1]
+        return moved
 
     def clocks_in_effect(self) -> tuple[float, float] | None:
         """Core and memory clock of the running task, in MHz."""

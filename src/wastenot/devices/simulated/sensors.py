@@ -10,6 +10,10 @@ from wastenot.devices.protocol import ClockReading
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, SensorModels
 
+FULL_BYTES_PER_S = 8e12
+"""Bandwidth by which simulated traffic is told: above that of any card, and only ratios count."""
+_REFRESH_S = 0.1  # of the counter of traffic, as that of GPM
+
 
 class SimulatedSensors:
     """Sensors of the device; every read takes as long as on the real one.
@@ -25,6 +29,7 @@ class SimulatedSensors:
         rng = np.random.default_rng([engine.seed, 77])
         self._counter = None if models.energy is None else _Counter(engine, models.energy, rng)
         self._power = None if models.power is None else _Gauge(engine, models.power, rng)
+        self._traffic = _Traffic(engine)
         self._last_clocks: tuple[int, ClockReading] = (-1, ClockReading(None, None))
 
     def energy_j(self) -> float | None:
@@ -66,6 +71,37 @@ class SimulatedSensors:
         """Time for which a limit held the clocks below those requested."""
         self._engine.advance(0.0)
         return self._engine.throttled_s
+
+    def traffic_s(self, now_s: float) -> float | None:
+        """Memory traffic by samples that are refreshed at intervals, as GPM has them."""
+        return self._traffic.read(now_s)
+
+
+class _Traffic:
+    """Adds up the mean rate between two samples, times the time between the calls that took them.
+
+    What had been moved at the moment of a sample is interpolated between calls.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._looked, self._sampled = (0.0, 0.0), (0.0, 0.0)  # moment and bytes
+        self._called_s: float | None = None
+        self._total_s = 0.0
+
+    def read(self, now_s: float) -> float:
+        moved, here_s = self._engine.moved_bytes(), self._engine.now_s
+        sample_s = math.floor(here_s / _REFRESH_S) * _REFRESH_S
+        if sample_s < self._looked[0]:
+            return self._total_s
+        before_s, before = self._looked
+        share = (sample_s - before_s) / max(here_s - before_s, 1e-9)
+        sampled = sample_s, before + share * (moved - before)
+        if self._called_s is not None and sample_s > self._sampled[0]:
+            rate = (sampled[1] - self._sampled[1]) / (sample_s - self._sampled[0])
+            self._total_s += rate / FULL_BYTES_PER_S * (now_s - self._called_s)
+        self._looked, self._sampled, self._called_s = (here_s, moved), sampled, now_s
+        return self._total_s
 
 
 class _Counter:
