@@ -14,6 +14,7 @@ run of the best pair, in runs of the best pair. Where the two simulators differ:
 To know what that matters, Zeus' policy runs in our simulator as well. The traces are in ``../shared/data/zeus``.
 
     python -m benchmarks.bench_jobs SEEDS [ETA ...]     # keeps what was found in data/jobs, for docs/make/judged_jobs.py
+    python -m benchmarks.bench_jobs constants SEEDS     # how flat regret is about each constant; chosen leave-one-job-out
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from wastenot.core.arrays import FloatArray
 from wastenot.jobs.judge.compare import POLICIES as OURS, Choice, PolicyResult, best_pair, summarise
 from wastenot.jobs.judge.simulate import Recurrences, simulate
 from wastenot.jobs.judge.trace import JobTrace
+from wastenot.jobs.model import curve, drift, epochs, reaching
+from wastenot.jobs.plan import choice, learner
 
 ETAS = (0.5, 0.0, 0.25, 0.75, 1.0)
 STATED = {
@@ -47,6 +50,20 @@ STATED = {
 """Zeus' regret at η = 0.5 and 20 seeds as it was found by others, and is found again here."""
 
 KEPT = DATA / "jobs" / "regret-v100.json"
+
+CONSTANTS = (
+    (curve, "_ALIKE", (2.5, 6.0)),
+    (epochs, "_CRITICAL_MEAN", (0.0, 2.5)),
+    (reaching, "_HAZARD", (0.06, 0.25)),
+    (choice, "_TELLS", (0.3, 0.7)),
+    (learner, "_LEAST_RECURRENCES", (50.0, 200.0)),
+    (learner, "_AT_LEAST", (1.2, 2.0)),
+    (drift, "_ODDS", (2.0, 20.0)),
+)
+"""Constants of the policy, each with others that it might have."""
+
+_LEARNING = 60
+"""Recurrences, within which nearly all regret comes about."""
 
 Run = Callable[[ZeusJob, float, int], Recurrences]
 Found = Mapping[str, Mapping[str, PolicyResult]]
@@ -137,6 +154,37 @@ def _energy(trace: JobTrace, choice: Choice) -> float:
     return round(float(energy_j[row, column] / energy_j[trace.terms.batch_sizes.index(trace.terms.default), 0]), 4)
 
 
+def fractions(jobs: Sequence[ZeusJob], zeus: FloatArray, seeds: Sequence[int]) -> FloatArray:
+    """Regret of our policy after some recurrences, in terms of Zeus' after all of its own; shape (jobs, seeds)."""
+    most = [min(job.recurrences, _LEARNING) for job in jobs]
+    ran = [[simulate(job.trace, OURS["wastenot"], n, seed) for seed in seeds] for job, n in zip(jobs, most, strict=True)]
+    return np.array([[each.regret[-1] for each in row] for row in ran]) / zeus[:, None]
+
+
+def constants(seeds: int = 4) -> None:
+    """Regret with each constant as it is and otherwise, and what is chosen of it with one job left out at a time."""
+    jobs = [job for power in sorted(TRACES.glob("summary_power_*.csv")) for job in read_jobs(power)]
+    names = np.array([job.job.dataset for job in jobs])
+    zeus = np.array([np.mean([zeus_recurrences(job, 0.5, seed).regret[-1] for seed in range(seeds)]) for job in jobs])
+    usual = fractions(jobs, zeus, range(1_000, 1_000 + seeds))
+    print(f"  as it is: {usual.mean():.3f} (worst {usual.mean(axis=1).max():.2f})", flush=True)
+    for module, name, others in CONSTANTS:
+        now, found = getattr(module, name), [usual]
+        for value in others:
+            setattr(module, name, value)
+            found.append(fractions(jobs, zeus, range(1_000, 1_000 + seeds)))
+            more = (found[-1] - usual).mean(axis=1)
+            error = float(np.sqrt(((found[-1] - usual).var(axis=1, ddof=1) / seeds).sum()) / len(jobs))
+            worst = found[-1].mean(axis=1).max()
+            print(f"  {name} {value:g} for {now:g}: {more.mean():+.3f} ± {error:.3f} (worst {worst:.2f})", flush=True)
+        setattr(module, name, now)
+        means = np.array([each.mean(axis=1) for each in found])
+        chosen = {each: int(means[:, names != each].mean(axis=1).argmin()) for each in dict.fromkeys(names)}
+        left_out = np.mean([means[chosen[each], place] for place, each in enumerate(names)])
+        values = ", ".join(f"{each} {(now, *others)[place]:g}" for each, place in chosen.items())
+        print(f"  {name} chosen without the job itself: {left_out:.3f}, by job left out: {values}", flush=True)
+
+
 def main(verdict: Verdict, seeds: int = 20, etas: Sequence[float] = ETAS, out: Path | None = None) -> None:
     if not TRACES.exists():
         print("  skipped: Zeus' traces are not here")
@@ -170,4 +218,7 @@ def main(verdict: Verdict, seeds: int = 20, etas: Sequence[float] = ETAS, out: P
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["constants"]:
+        constants(*map(int, sys.argv[2:3]))
+        sys.exit()
     run_alone(main, *map(int, sys.argv[1:2]), tuple(map(float, sys.argv[2:])) or ETAS, KEPT)

@@ -29,7 +29,7 @@ from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.plan.remembered import recall
 from wastenot.jobs.tables.records import JobRun, Speed
 
-JUDGES, MOVED = range(8_200, 8_202), range(8_000, 8_002)
+JUDGES, MOVED = range(8_300, 8_302), range(8_100, 8_102)
 """Seeds of made-up jobs that shaped nothing: whose best batch size changes, and that come to another GPU."""
 
 _WITHIN = 10  # recurrences after the change

@@ -30,6 +30,22 @@ def test_one_run_that_is_far_off_is_no_change() -> None:
     assert np.exp(epochs.belief().mean[2]) == pytest.approx(20.0, rel=0.1)
 
 
+@pytest.mark.parametrize(("then", "changes"), [((40, 40, 40), 0), ((58, 58, 58, 58), 1)])
+def test_runs_of_a_batch_size_that_scatters_more_than_others_are_judged_by_its_own_scatter(
+    then: tuple[int, ...], changes: int
+) -> None:
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        epochs = Epochs(OCTAVES, 2)
+        for _ in range(12):
+            for place in (1, 3):
+                epochs.ended(place, round(40.0 * np.exp(0.05 * rng.standard_normal())), "reached")
+            epochs.ended(2, int(rng.choice([26, 28, 30, 31, 40])), "reached")
+        for needed in then:
+            epochs.ended(2, needed, "reached")
+        assert epochs.changes == changes
+
+
 @pytest.mark.parametrize("now", [12.0, 34.0])
 def test_a_level_that_changes_is_detected_within_a_few_runs(now: float) -> None:
     for seed in range(10):

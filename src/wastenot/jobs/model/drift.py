@@ -111,7 +111,7 @@ def _unchanged(sight: Sight) -> tuple[float, float]:
     """Logarithm of the likelihood of a run if nothing has changed, and the chance of one as far off."""
     belief, place = sight.belief, sight.place
     mean, variance, chance = belief.mean[place], belief.covariance[place, place], sight.chance[place]
-    spread = np.sqrt(variance + belief.noise**2 + _rounding(sight.epochs))
+    spread = np.sqrt(variance + belief.noise**2 * _scatter(belief)[place] + _rounding(sight.epochs))
     scales = np.concatenate((spread, spread * _WIDER))
     weights = np.concatenate((belief.weights * (1.0 - _OUTLIERS), belief.weights * _OUTLIERS))
     if sight.outcome == "reached":
@@ -136,7 +136,7 @@ def _changed(sights: tuple[Sight, ...], moves: FloatArray) -> float:
     if reached:
         inner = np.repeat(covariance[places[:, None], places][None], belief.noise.size, axis=0)
         diagonal = np.arange(places.size)
-        inner[:, diagonal, diagonal] += belief.noise[:, None] ** 2 + rounding
+        inner[:, diagonal, diagonal] += belief.noise[:, None] ** 2 * _scatter(belief)[places] + rounding
         root = np.linalg.cholesky(inner)
         white = np.linalg.solve(root, np.broadcast_to(off, (belief.noise.size, off.size))[..., None])[..., 0]
         logs = -0.5 * (white**2).sum(axis=1) - np.log(root[:, diagonal, diagonal]).sum(axis=1)
@@ -156,6 +156,13 @@ def _changed(sights: tuple[Sight, ...], moves: FloatArray) -> float:
         survives = chance_below((mean - math.log(each.epochs + 0.5)) / spread)
         total += math.log(_FAILS + (1.0 - _FAILS) * survives)
     return total
+
+
+def _scatter(belief: Belief) -> FloatArray:
+    """Variance from run to run of each batch size, in terms of what all have in common."""
+    common = float(belief.weights @ belief.noise**2)
+    scatter: FloatArray = belief.noise_variance / common
+    return scatter
 
 
 def _rounding(epochs: int) -> float:
