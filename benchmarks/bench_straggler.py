@@ -1,7 +1,7 @@
 """Stragglers: looking a plan up, noticing a slow pipeline, telling ranks, and what is saved against waiting.
 
-Seeds are apart from those of the tests; those from 1000 on shaped nothing. The demo is simulated: times and energies of plans
-with noise, in virtual time. Reaction is measured on this machine, over a Unix socket and TCP.
+Seeds are apart from those of the tests; those from 1000 on shaped nothing. The demo is simulated: times and energies of
+plans with noise, in virtual time. Reaction is measured on this machine, over a Unix socket and TCP.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def notice(verdict: Verdict) -> None:
         print(f"         {false} of {number}: 95 % {', '.join(f'{1e4 * b:.2f}' for b in share_bounds(false, number))}")
         for slower in SLOWER:
             delays = [_delays(noise, slower, seed) for seed in SEEDS]
-            for what, which in (("slower", 0), ("as before", 1)):
+            for shift, which in (("slower", 0), ("as before", 1)):
                 found = sorted(math.inf if each[which] is None else each[which] for each in delays)
                 hits = sum(map(math.isfinite, found))
                 low, high = share_bounds(hits, len(found))
-                what = f"noise {noise:.1%}, {slower - 1.0:.0%} {what}: noticed within {WITHIN} iterations"
+                what = f"noise {noise:.1%}, {slower - 1.0:.0%} {shift}: noticed within {WITHIN} iterations"
                 verdict.at_least(what, hits / len(found), 0.95 if slower > 1.04 else 0.0)
                 print(
                     f"         {hits} of {len(found)}, 95 % {low:.3f} to {high:.3f}; at the end of iteration "
