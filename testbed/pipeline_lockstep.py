@@ -317,6 +317,8 @@ class _Rank:
         self._rest_s, self._rest_w = rest[0], rest[1] / rest[0] if rest[0] else 0.0
         self._faults, self._rng = faults, np.random.default_rng([*seed, 97])
         self._card = math.exp(faults.card * float(self._rng.standard_normal()))
+        memory_mhz, cores_mhz = max(device.clocks.supported_clocks().items())
+        self._highest = max(cores_mhz), memory_mhz
         self.ran: list[Ran] = []
         self._ended: list[tuple[int, float]] = []
         self.energy_j = 0.0
@@ -391,7 +393,7 @@ class _Rank:
 
     def run(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
         """Run on at clocks that are in effect; see :class:`wastenot.devices.simulated.engine.Course`."""
-        core_mhz, memory_mhz = setting.core_mhz or math.nan, setting.memory_mhz or math.nan
+        core_mhz, memory_mhz = setting.core_mhz or self._highest[0], setting.memory_mhz or self._highest[1]
         throttled = False
         if self._runs:
             course = self._course(setting, temperature_c)

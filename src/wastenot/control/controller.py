@@ -17,7 +17,7 @@ from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.energy_edges import Edge
 from wastenot.control.estimate import log_mean
-from wastenot.control.execution import Execution
+from wastenot.control.execution import Execution, RungExecution
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.ladder import Ladder
 from wastenot.control.ledger import Ledger
@@ -62,6 +62,7 @@ class Controller(ClockDriver):
         rehearsed: what takes note of a program that the GPUs do not run: its times say nothing of the plan's clocks, so that
             nothing is compared, guarded or refused by them.
         traffic: as of :class:`ClockDriver`.
+        executions: what carries out the schedule's rungs on each GPU; by default requests of its segments.
 
     Raises:
         BadInputError: no GPU is given.
@@ -83,6 +84,7 @@ class Controller(ClockDriver):
         started_unix_s: float | None = None,
         rehearsed: Rehearsed | None = None,
         traffic: Traffic | None = None,
+        executions: Sequence[RungExecution] | None = None,
     ) -> None:
         super().__init__(
             gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed,
@@ -92,7 +94,7 @@ class Controller(ClockDriver):
         self.of_units = False
         """Whether the plan was made of units of traffic, so that its iterations are not those of the job."""
         self._rng = random.Random(seed)
-        self._executions = [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
+        self._executions = executions or [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
         self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
         self._guard = Guard(schedule.max_slowdown)
         self._ledger = Ledger(schedule.switching.core_s, traffic)

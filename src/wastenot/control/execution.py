@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from wastenot.control.expected import Expected, expected_at
 from wastenot.core.setting import AUTO, Setting
@@ -20,6 +21,34 @@ from wastenot.devices.protocol import Device
 from wastenot.planning.schedule import Schedule
 
 _GRACE = 0.25  # of an iteration, by which a marker may be late before requests beyond it are held back
+
+
+class RungExecution(Protocol):
+    """Carries out one of several rungs on one GPU."""
+
+    due_s: float
+    """When to act next; infinite for never."""
+    requests: int
+    """How many there were."""
+
+    @property
+    def target(self) -> Setting:
+        """The setting requested."""
+
+    def place(self, name: str) -> int | None:
+        """Index of a marker; ``None`` for one that counts for nothing."""
+
+    def begin(self, rung: int, now_s: float) -> None:
+        """Change to a rung."""
+
+    def mark(self, place: int, iteration: int, reached_s: float) -> None:
+        """Take note of a marker that was reached."""
+
+    def act(self, now_s: float) -> bool:
+        """Make the request that is due; returns whether there was one."""
+
+    def release(self, now_s: float) -> None:
+        """Give the clocks back, and request nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def pipeline(
     from wastenot.pipelines.model.source import check_there, is_profile_file, profile_of_file, schedule_for
     from wastenot.pipelines.model.stages import StageOptions, profile_of_workload
     from wastenot.pipelines.plan.planner import PipelineGoal, frontier_rungs, plan_pipeline, with_rungs
-    from wastenot.pipelines.plan.switched import with_switching
+    from wastenot.pipelines.plan.switched import with_lasting, with_switching
     from wastenot.planning.switching import switch_time
     from wastenot.study.store import open_study
     from wastenot.workloads.shape import check_options
@@ -131,7 +131,7 @@ def pipeline(
         raise BadInputError("`confidence`: has no effect as measured (`as_measured`); leave out one of them")
     profile = suited(profile, order, cut.overlap)
     made = with_switching(plan_pipeline(profile, order, goal), given or profile.switching or switch_time(profile.device))
-    return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
+    return with_rungs(made, with_lasting(made, frontier_rungs(made, frontier, progress))) if frontier else made
 
 
 def straggler(

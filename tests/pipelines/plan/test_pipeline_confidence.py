@@ -8,12 +8,15 @@ import pytest
 
 from testbed.small_pipelines import hastily
 from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.errors import Loadings, ProfileErrors
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
-from wastenot.pipelines.model.profile import PipelineProfile
+from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan.confidence import PipelineDraws, keep_with_confidence
+from wastenot.pipelines.plan.planner import frontier_rungs, plan_pipeline, with_rungs
+from wastenot.pipelines.plan.straggler import Rungs
 
 CLOCKS = 8
 STAGES = 3
@@ -60,6 +63,32 @@ def test_true_iterations_keep_the_slowdown_as_often_as_promised(slowdown, shared
     plain = fresh.graph.least_energy((1 + Fraction(slowdown)) * fresh.baseline.exact_time_s)
     late = fresh.draws_of(_chosen(fresh.graph, plain.way))[0] > (1.0 + slowdown) * fresh.baseline_draws[0]
     assert late.mean() > 0.3, "without errors in mind, plans are late about every other time"
+
+
+def test_plans_for_stragglers_are_done_in_time_as_often_as_promised():
+    profile = _profile(0.004)
+    settings = [Setting(2000.0 - 100.0 * each) for each in range(CLOCKS)]
+    labelled = {
+        key: choice([(time_s, energy_j, settings[int(label)]) for time_s, energy_j, label in listed_ways(each)])
+        for key, each in profile.ways.items()
+    }
+    made = plan_pipeline(replace(profile, ways=labelled), SCHEDULE)
+    found = list(frontier_rungs(made, 5))
+    plan = with_rungs(made, found).plan
+    rungs = Rungs(plan)
+    fresh = PipelineDraws.of(SCHEDULE, made.profile, made.graph, seed=1000)
+    own_s = fresh.draws_of(fresh.chosen(made.solved))[0]
+    late = []
+    for each in found:
+        rung = next(r for r in plan.rungs if r.within_s == each.within_s)
+        done = fresh.draws_of(fresh.chosen(each.solved))[0] / own_s
+        late.append((done > rung.sure_s / made.solved.time_s * (1 + 1e-9)).mean())
+        assert rung.time_s <= rung.sure_s < 1.02 * rung.time_s
+    assert 0.03 < max(late) <= 0.071  # both were found by 2,000 draws: standard error 0.7 %
+    own = plan.rungs[rungs.own]
+    assert own.sure_s == own.time_s == plan.predicted.time_s
+    slow = plan.rungs[-1]
+    assert slow.sure_s > slow.time_s and rungs.within(0.5 * (slow.time_s + slow.sure_s)) < len(rungs) - 1
 
 
 def test_more_confidence_costs_energy():

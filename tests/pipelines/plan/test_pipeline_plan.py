@@ -78,7 +78,7 @@ def test_the_last_stage_is_the_slowest_and_stays_at_full_clocks(made):
 
 def test_the_frontier_goes_from_the_fastest_to_the_least_energy_and_on_for_stragglers(made):
     rows, rungs = frontier_rows(made.plan), made.plan.rungs
-    assert len(rows) == 10 < len(rungs)
+    assert len(rows) == 11 < len(rungs) and made.plan.predicted.energy_j in [row.energy_j for row in rows]
     energies = [row.energy_j for row in rows]
     assert energies == sorted(energies, reverse=True)
     assert all(row.lower_bound_j <= row.energy_j * (1 + 1e-9) for row in rows)
@@ -86,7 +86,7 @@ def test_the_frontier_goes_from_the_fastest_to_the_least_energy_and_on_for_strag
     above = [rung.energy_j - made.plan.waiting_w * made.plan.gpus * rung.time_s for rung in rungs]
     assert all(later <= 1.001 * earlier for earlier, later in pairwise(above))
     assert above[-1] < 0.98 * above[9]
-    assert len(frontier_csv(made.plan).splitlines()) == 11
+    assert len(frontier_csv(made.plan).splitlines()) == 12
 
 
 @pytest.mark.parametrize("slower", [0.05, 3.0])

@@ -14,9 +14,12 @@ from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.derived import with_split_backward
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.model.ways import Stretch
-from wastenot.pipelines.plan.planner import PipelineGoal, plan_pipeline
+from wastenot.pipelines.plan.plan_file import read_pipeline_plan
+from wastenot.pipelines.plan.planner import PipelineGoal, frontier_rungs, plan_pipeline, with_rungs
 from wastenot.pipelines.plan.rank_steps import PlanGraph
-from wastenot.pipelines.plan.switched import with_switching
+from wastenot.pipelines.plan.straggler import Rungs
+from wastenot.pipelines.plan.switched import with_lasting, with_switching
+from wastenot.pipelines.run.rung_follower import plan_at
 from wastenot.planning.switching import switch_time
 
 SLOW = switch_time("unknown", 0.05)
@@ -54,6 +57,26 @@ def test_settings_last_and_the_deadline_is_kept(name, slowdown):
     assert lasting.plan.digest == lasting.plan.content_digest()
     if slowdown:
         assert lasting.plan.energy_change < 0.5 * made.plan.energy_change
+
+
+@pytest.mark.parametrize("slowdown", [0.0, 0.05])
+def test_plans_for_stragglers_last_too(slowdown, tmp_path):
+    profile = made_profile(4, forward_s=0.012, imbalance=0.2, seed=4)
+    goal = PipelineGoal(max_slowdown=slowdown)
+    made = with_switching(plan_pipeline(profile, build_schedule("1f1b", ranks=4, micro_batches=6), goal=goal), SLOW)
+    free = with_rungs(made, frontier_rungs(made, 6)).plan
+    plan = with_rungs(made, with_lasting(made, frontier_rungs(made, 6))).plan
+    assert len(plan.rungs) == len(free.rungs) and min(shortest_stays(plan_at(free, 3))) < 0.9 * SLOW.core_s
+    for number, rung in enumerate(plan.rungs):
+        assert min(shortest_stays(plan_at(plan, number))) >= 0.9 * SLOW.core_s
+        assert rung.time_s <= rung.within_s * (1.0 + 1e-9) and rung.lower_bound_j <= rung.energy_j
+    rungs = Rungs(plan)
+    assert plan_at(plan, rungs.own).ranks == plan.ranks and rungs.time_s[rungs.own] == plan.predicted.time_s
+    saved = [1.0 - Rungs(each).saving(Rungs(each).answer([1.2, 1.0]).rungs[1], 1.2 * rungs.time_s[rungs.own]).energy_j
+             / rungs.saving(rungs.own, 1.2 * rungs.time_s[rungs.own]).energy_j for each in (plan, free)]  # fmt: skip
+    assert 0.05 < saved[0] <= saved[1] + 1e-6
+    plan.write(tmp_path / "plan.json")
+    assert read_pipeline_plan(tmp_path / "plan.json") == plan
 
 
 def test_switches_that_take_no_time_cost_nothing_and_those_that_take_some_a_reserve():

@@ -162,6 +162,33 @@ def test_no_false_alarms_in_noise():
         assert abs(level.held) < 0.02
 
 
+@pytest.mark.parametrize(("slower", "noise", "within"), [(1.05, 0.02, 30), (1.05, 0.005, 4), (1.2, 0.02, 5)])
+def test_a_shift_is_noticed_among_noise_and_pauses_and_so_is_its_end(slower, noise, within):
+    missed = 0
+    for seed in range(40):
+        rng, level = random.Random(seed), Level()
+
+        def run(factor, iterations, rng=rng, level=level):
+            for _ in range(iterations):
+                pause = 2.0 if rng.random() < 0.005 else 1.0
+                level.learn(factor * pause * math.exp(rng.gauss(0.0, noise)))
+            return level.factor > 0.5 + 0.5 * slower
+
+        run(1.0, 40)
+        missed += not run(slower, within)
+        run(slower, 40)
+        missed += run(1.0, within)
+    assert missed <= 6  # of 80
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.02])
+def test_a_drift_too_slow_to_be_a_shift_is_followed(noise):
+    rng, level = random.Random(1), Level()
+    for count in range(2000):
+        level.learn(math.exp(0.0001 * count + rng.gauss(0.0, noise)))
+    assert level.held == pytest.approx(0.2, abs=0.03)
+
+
 def test_bad_input(rungs, stragglers):
     with pytest.raises(BadInputError, match="replicas 0"):
         Stragglers(rungs, 0, 2)

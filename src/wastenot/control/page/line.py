@@ -49,7 +49,8 @@ def _effect(status: Status) -> str:
     if status.dry_run:
         predicted = f"{percent(-status.predicted_energy_change)} predicted saving"
         return f"dry run, nothing is set: {predicted}, {counted(done, 'iteration')}"
-    if status.pipeline is not None and status.pipeline.iteration_s is not None and not status.at_default:
+    known = status.at_default or proof.energy_change is not None
+    if status.pipeline is not None and status.pipeline.iteration_s is not None and not known:
         took_s, planned_s = status.pipeline.iteration_s, status.pipeline.planned_s
         predicted = f"{percent(-status.predicted_energy_change)} predicted saving"
         return f"an iteration takes {took_s:.3g} s, planned {planned_s:.3g} s, {predicted}, {counted(done, 'iteration')}"

@@ -45,7 +45,7 @@ def frontier_figure(overview: PipelineOverview) -> Figure:
             f"bound, which no plan can go below. "
         )
         if plan.switching is not None:
-            note += "They assume instant switching; the diamond is this plan, whose clocks last as long as a switch takes. "
+            note += "Their clocks last as long as a switch takes; the bound assumes instant switching. "
     if overview.stragglers or plan.until_s is not None:
         note += (
             f"Dashed: waiting for another, slower pipeline (a straggler) at the {before_text(plan)}. Squares: finishing "

@@ -12,7 +12,7 @@ default clocks, which keep it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -119,9 +119,29 @@ def judged_plan(
         confidence: with which it was to be kept.
     """
     search = _Search(schedule, profile, max_slowdown, until_s, confidence, None)
-    points = [search.graph.ways(kind) for kind in range(len(search.graph.kinds))]
-    taken = zip(search.graph.kind.tolist(), solved.way.tolist(), strict=True)
-    return search.draws.judged(np.array([int(points[kind][way].options[0]) for kind, way in taken]), search)
+    return search.draws.judged(search.draws.chosen(solved), search)
+
+
+@single_threaded()
+def surely_done_s(
+    schedule: PipelineSchedule, profile: PipelineProfile, own: GraphPlan, others: Iterable[GraphPlan], confidence: float
+) -> Iterator[float]:
+    """Time of an iteration of other plans with a confidence, where a pipeline's own takes as long as expected of it.
+
+    Pipelines wait for one that is slower than expected; what all of them have in common cancels.
+
+    Args:
+        schedule: the order of instructions.
+        profile: what each instruction can take, with errors.
+        own: the plan, in the graph of both.
+        others: plans in the same graph.
+        confidence: above 0.5 and below 1.
+    """
+    draws = PipelineDraws.of(schedule, profile, pipeline_graph(schedule, profile))
+    own_s, _ = draws.draws_of(draws.chosen(own))
+    for other in others:
+        ratio = float(np.quantile(draws.draws_of(draws.chosen(other))[0] / own_s, confidence))
+        yield max(ratio * (own.time_s + profile.iteration_s), other.time_s + profile.iteration_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,6 +297,12 @@ class PipelineDraws:
     def baseline_draws(self) -> tuple[FloatArray, FloatArray]:
         """Time of an iteration at the default clocks, and energy of one GPU of each rank; shape (draws,) each."""
         return self._drawn(None)
+
+    def chosen(self, solved: GraphPlan) -> IndexArray:
+        """Of each part, the index into the ways of its instruction that a plan takes."""
+        points = [self.graph.ways(kind) for kind in range(len(self.graph.kinds))]
+        taken = zip(self.graph.kind.tolist(), solved.way.tolist(), strict=True)
+        return np.array([int(points[kind][way].options[0]) for kind, way in taken], dtype=np.intp)
 
     def draws_of(self, chosen: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Time of a plan's iteration, and energy of one GPU of each rank; shape (draws,) each.

@@ -136,6 +136,8 @@ class Rung(Part):
         energy_j: of all GPUs of the pipeline in that time; who waits longer adds ``waiting_w`` of each GPU.
         lower_bound_j: no plan within ``within_s`` needs less.
         stragglers_only: it is slower than the plan of least energy, and saves only while all wait.
+        sure_s: time of an iteration with the plan's confidence, where one of the plan itself takes as long as predicted;
+            ``None`` if the noise of the numbers is unknown.
         ways: for each rank the ways of its instructions, in the order of the plan's :attr:`PipelinePlan.ranks`.
     """
 
@@ -144,6 +146,7 @@ class Rung(Part):
     energy_j: Positive
     lower_bound_j: Positive
     stragglers_only: bool = False
+    sure_s: Positive | None = None
     ways: Annotated[tuple[Annotated[tuple[Count, ...], Field(strict=False)], ...], Field(strict=False)]
 
 
@@ -173,8 +176,8 @@ class PipelinePlan(HasPage, Part):
         time_limit_s: for improving the plan, which then depends on how fast the machine was; ``None`` where its work was
             fixed, and the same question has the same plan.
         notes: what was assumed, for a reader.
-        rungs: plans along the frontier, by rising time, as if switching took no time; those slower than that of least energy
-            are for stragglers only.
+        rungs: plans along the frontier, and this one, by rising time, whose settings last as long as this plan's; those
+            slower than that of least energy are for stragglers only.
         digest: of the content, by which an edit is noticed.
     """
 
@@ -257,12 +260,15 @@ class PipelinePlan(HasPage, Part):
         return self.model_copy(update={"digest": self.content_digest()})
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON values; a time limit, a bound, and backwards beside forwards, only where there are some."""
+        """The plan as JSON values; what only some plans, ranks and rungs have is left out of the others."""
         absent = {name for name in ("time_limit_s", "lasting_lower_bound_j") if getattr(self, name) is None}
         content = self.model_dump(mode="json", by_alias=True, exclude=absent)
         for rank in content["ranks"]:
             if not rank["beside"]:
                 del rank["beside"]
+        for rung in content["rungs"]:
+            if rung["sure_s"] is None:
+                del rung["sure_s"]
         return content
 
     def to_json(self) -> str:

@@ -59,6 +59,8 @@ def _misfits(plan: PipelinePlan, number: int, rung: Rung) -> Iterator[tuple[_Fie
     if tuple(map(len, rung.ways)) != tuple(len(rank.instructions) for rank in plan.ranks):
         yield ("rungs", number, "ways"), "does not have the instructions of the plan's ranks"
         return
+    if rung.sure_s is not None and rung.sure_s < rung.time_s:
+        yield ("rungs", number, "sure_s"), f"is {rung.sure_s!r}, less than the time expected"
     for index, (ways, rank) in enumerate(zip(rung.ways, plan.ranks, strict=True)):
         for place, (way, (own, _)) in enumerate(zip(ways, rank.instructions, strict=True)):
             where = ("rungs", number, "ways", index, place)

@@ -24,7 +24,7 @@ from wastenot.pipelines.model.iteration_graph import baseline_of, pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule, backwards_beside
 from wastenot.pipelines.model.ways import Stretch
-from wastenot.pipelines.plan.confidence import judged_plan, keep_with_confidence
+from wastenot.pipelines.plan.confidence import judged_plan, keep_with_confidence, surely_done_s
 from wastenot.pipelines.plan.plan import (
     OF_THE_PROFILE,
     Clocks,
@@ -244,10 +244,18 @@ def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None
 
 
 def with_rungs(made: PlannedPipeline, found: Iterable[FrontierPlan]) -> PlannedPipeline:
-    """The same with more plans of its frontier in its document."""
-    listed, added_s = list(found), made.profile.iteration_s
+    """The same with more plans of its frontier in its document, and itself among them."""
+    own_plan, added_s = made.plan, made.profile.iteration_s
+    listed = list(found)
+    if own_plan.until_s is None and own_plan.within_s is not None:
+        listed = [each for each in listed if not np.array_equal(each.solved.way, made.solved.way)]
+        listed.append(FrontierPlan(own_plan.within_s, made.solved, stragglers_only=False))
     ways = _Ways(made.schedule, made.graph)
     ranks = ways.ranks(made.solved)
+    sure: Iterable[float | None] = [None] * len(listed)
+    if own_plan.promise is not None:
+        plans = [each.solved for each in listed]
+        sure = surely_done_s(made.schedule, made.profile, made.solved, plans, own_plan.promise.confidence)
     rungs = sorted(
         (
             Rung(
@@ -255,10 +263,11 @@ def with_rungs(made: PlannedPipeline, found: Iterable[FrontierPlan]) -> PlannedP
                 time_s=each.solved.time_s + added_s,
                 energy_j=energy_j,
                 stragglers_only=each.stragglers_only,
+                sure_s=sure_s,
                 lower_bound_j=min(_bound_j(made.profile, made.schedule, each.solved, each.solved.time_s), energy_j),
                 ways=tuple(tuple(way for way, _ in rank) for rank in ways.of(each.solved)),
             )
-            for each in listed
+            for each, sure_s in zip(listed, sure, strict=True)
             for energy_j in (total_j(made.profile, made.schedule, each.solved, each.solved.time_s + added_s),)
         ),
         key=lambda rung: rung.time_s,

@@ -59,9 +59,9 @@ class Rungs:
         plan: with rungs (``wastenot pipeline plan --frontier N``).
 
     Attributes:
-        time_s: of an iteration, by rung.
+        time_s: of an iteration, by rung, as expected.
         energy_j: likewise, of all GPUs.
-        own: the rung for no straggler: the one of least energy within the plan's own deadline.
+        own: the rung for no straggler: the plan itself, or in older files the one of least energy within its deadline.
 
     Raises:
         BadInputError: the plan has none.
@@ -76,23 +76,27 @@ class Rungs:
         self.time_s = tuple(rung.time_s for rung in plan.rungs)
         self.energy_j = tuple(rung.energy_j for rung in plan.rungs)
         self._waiting_w = plan.waiting_w * plan.gpus
-        self._cheapest: list[int] = []  # of the rungs up to each, as waiting costs the same whoever waits
-        for index in range(len(plan.rungs)):
+        done = sorted((rung.sure_s or rung.time_s, index) for index, rung in enumerate(plan.rungs))
+        self._done_s = [done_s for done_s, _ in done]
+        self._cheapest: list[int] = []  # of the rungs done by then, as waiting costs the same whoever waits
+        for _, index in done:
             before = self._cheapest[-1] if self._cheapest else index
             self._cheapest.append(index if self._cost_j(index) <= self._cost_j(before) else before)
+        ways = tuple(tuple(way for way, _ in rank.instructions) for rank in plan.ranks)
         within_s = plan.baseline.time_s * (1.0 + max(plan.max_slowdown or 0.0, 0.0))
-        self.own = self.within(within_s)
+        own = None if plan.until_s is not None else next((i for i, rung in enumerate(plan.rungs) if rung.ways == ways), None)
+        self.own = self.within(within_s) if own is None else own
 
     def __len__(self) -> int:
         return len(self.time_s)
 
     def within(self, until_s: float) -> int:
-        """The rung of least energy of those done by then; the fastest where none is.
+        """The rung of least energy of those done by then, with the plan's confidence; the fastest where none is.
 
         Args:
             until_s: until which the pipeline waits anyway.
         """
-        return self._cheapest[max(bisect_right(self.time_s, until_s * (1.0 + _SAME)) - 1, 0)]
+        return self._cheapest[max(bisect_right(self._done_s, until_s * (1.0 + _SAME)) - 1, 0)]
 
     def answer(self, slower: Sequence[float], margin: float = 0.0) -> Answer:
         """What each of several pipelines takes, the slowest of which runs its own plan.

@@ -20,7 +20,7 @@ it finds without switches and within tighter limits, none of which it is ever wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from wastenot.core.arrays import IndexArray
@@ -30,7 +30,7 @@ from wastenot.pipelines.plan.annealing import annealed
 from wastenot.pipelines.plan.lasting import LastingProblem, deadline_of
 from wastenot.pipelines.plan.lasting_bound import lasting_bound_j
 from wastenot.pipelines.plan.lasting_search import at_prices, first, improved, on_time, quickened
-from wastenot.pipelines.plan.planner import PlannedPipeline, replanned
+from wastenot.pipelines.plan.planner import FrontierPlan, PlannedPipeline, replanned
 from wastenot.pipelines.plan.unchanging import cheapest_unchanging
 from wastenot.planning.switching import SwitchTime
 
@@ -90,6 +90,27 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
         update={"switching": switching, "free": made.plan.predicted, "lasting_lower_bound_j": bound_j}
     )
     return replace(found, plan=plan.sealed())
+
+
+@single_threaded()
+def with_lasting(
+    made: PlannedPipeline, found: Iterable[FrontierPlan], *, reserve: float = RESERVE
+) -> Iterator[FrontierPlan]:
+    """Plans of a frontier with settings that last as long as those of the pipeline's own plan, within their deadlines.
+
+    They are found by steps 1 to 4 alone, which take about as long as the frontier. Of a plan whose settings need not last
+    they stay as they are.
+    """
+    switching, plan = made.plan.switching, made.plan.model_copy(update={"promise": None})
+    for each in found:
+        until_s = each.within_s if each.stragglers_only else None
+        limit = {"until_s": until_s, "max_slowdown": each.within_s / plan.baseline.time_s - 1.0}
+        rung = replace(made, plan=plan.model_copy(update=limit), solved=each.solved)
+        problem = None if switching is None else LastingProblem.of(rung, switching, reserve, 0.0, _QUICK)
+        if problem is None:
+            yield each
+        else:
+            yield replace(each, solved=problem.exactly(problem.improved(problem.on_time(problem.first()))).solved)
 
 
 def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin: float) -> Iterator[PlannedPipeline]:

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from wastenot.control.controller import Controller
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
-from wastenot.control.marker import Marker
+from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.rehearsed import Rehearsed
-from wastenot.control.status import PipelineStatus, Proof
+from wastenot.control.status import NOTHING_PROVED, PipelineStatus, Status
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.run.comparison import RankRungs, compare_ranks
 from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.pipelines.run.rung_follower import RungFollower
 from wastenot.pipelines.run.straggler_source import StragglerSource
@@ -53,6 +55,9 @@ class _Gpu:
 class PipelineController(ClockDriver):
     """Carries out the parts of a plan that run on the GPUs of this machine.
 
+    Where these are all ranks of the pipeline, and no server says which rung they run, the plan is guarded and proved as any
+    other (:mod:`wastenot.pipelines.run.comparison`).
+
     Args:
         plan: the plan.
         path: of its file, as it is told.
@@ -86,6 +91,8 @@ class PipelineController(ClockDriver):
         self._all = [_Gpu(gpu) for gpu in gpus]
         self._marker: str | None = None
         self._refused = False
+        self._compared: Controller | None = None
+        self._compared_as: dict[int, RankRungs] = {}  # by GPU, in the order of ranks
         self._tell("started", f"a plan of {len(plan.plan.ranks)} ranks is applied")
 
     # ---- who runs where --------------------------------------------------------------------------------------
@@ -109,6 +116,8 @@ class PipelineController(ClockDriver):
             one.execution = RankExecution(
                 one.device, steps, self._plan.period_s, self._switching[gpu], dry_run=self._dry_run
             )
+            if gpu in self._compared_as:
+                self._compared_as[gpu].resume(one.execution)
         if self._connect is not None and environment and one.follower is None and self._running:
             connect = self._connect
             # In a thread, as a server that does not answer must not keep clocks waiting.
@@ -125,6 +134,10 @@ class PipelineController(ClockDriver):
     def listen(self, gpu: int, rank: int, source: StragglerSource) -> None:
         """The rank on a GPU is told which of the plan's rungs to run, as other pipelines are slow."""
         self._all[gpu].follower = RungFollower(self._plan, rank, source)
+        self._compared = None
+        for each in self._compared_as.values():
+            each.begin(0, self._now_s)
+        self._compared_as.clear()
 
     def begins_iteration(self, gpu: int, marker: str) -> bool:
         """Whether a marker is the first of its rank's iteration."""
@@ -153,12 +166,38 @@ class PipelineController(ClockDriver):
         if one.follower is not None:
             iteration = one.iterations - (place != 0)
             one.follower.mark(one.execution, place, iteration, marker.reached_s, "throttled" if one.throttled else None)
+        if place == 0 and self._compared is None and self._may_compare(one):
+            self._compare()
+        if place == 0 and self._compared is not None:
+            order = list(self._compared_as)
+            self._compared.mark(Marker(ITERATION, one.iterations, marker.reached_s, order.index(marker.gpu)))
         if place == 0:
             if one.began_s is not None:
                 one.took_s.append(marker.reached_s - one.began_s)
             one.began_s = marker.reached_s
             one.iterations += 1
         one.execution.begin(place, marker.reached_s)
+
+    def due_s(self) -> float | None:
+        """Likewise of what compares."""
+        due_s = super().due_s()
+        other_s = None if self._compared is None else self._compared.due_s()
+        return due_s if due_s is None or other_s is None else min(due_s, other_s)
+
+    def act(self, now_s: float) -> None:
+        """Do what is due: requests first, and what compares last."""
+        super().act(now_s)
+        if self._compared is not None and not self._over:
+            self._compared.act(now_s)
+
+    def status(self) -> Status:
+        """What is known now, with what was seen in comparing."""
+        status = super().status()
+        if self._compared is None:
+            return status
+        seen = (each for each in self._compared.status().events if each.kind not in ("started", "stopped", "ended"))
+        events = sorted((*status.events, *seen), key=lambda each: each.at_s)
+        return status.model_copy(update={"events": tuple(events)})
 
     def _requests_due_s(self) -> float:
         return min((one.execution.due_s for one in self._all if one.execution is not None), default=math.inf)
@@ -188,19 +227,19 @@ class PipelineController(ClockDriver):
         plan, ranks = self._plan.plan, [one.rank for one in self._all]
         took_s = [each for one in self._all for each in one.took_s]
         done = max(one.iterations for one in self._all)
+        compared = None if self._compared is None else self._compared.status()
         return Standing(
             max_slowdown=max(plan.max_slowdown or 0.0, 0.0),
             iteration=done - 1 if done else None,
             marker=self._marker,
-            at_default=self._refused,
-            rung=next((one.follower.rung for one in self._all if one.follower is not None and one.follower.rung), 0),
-            rungs=max(len(plan.rungs), 1),
+            at_default=self._refused or (compared is not None and compared.at_default),
+            rung=compared.rung
+            if compared is not None
+            else next((one.follower.rung for one in self._all if one.follower is not None and one.follower.rung), 0),
+            rungs=max(len(plan.rungs), 1) if compared is None else compared.rungs,
             predicted_time_change=plan.predicted.time_s / plan.baseline.time_s - 1.0,
             predicted_energy_change=plan.predicted.energy_j / plan.baseline.energy_j - 1.0,
-            proof=Proof(
-                time_change=None, energy_change=None, saved_j=None,
-                plan_iterations=done, default_iterations=0, blocks=0,
-            ),
+            proof=NOTHING_PROVED.model_copy(update={"plan_iterations": done}) if compared is None else compared.proof,
             pipeline=PipelineStatus(
                 ranks=tuple(ranks),
                 iteration_s=median(took_s) if took_s else None,
@@ -211,6 +250,8 @@ class PipelineController(ClockDriver):
         )  # fmt: skip
 
     def _give_back(self, ended: Ended) -> Ended:
+        if self._compared is not None:
+            ended = self._compared.end(self._now_s, ended=ended).ended
         self._release(self._now_s)
         return "refused" if self._refused else ended
 
@@ -226,6 +267,29 @@ class PipelineController(ClockDriver):
     @property
     def _running(self) -> bool:
         return not (self._over or self._refused)
+
+    def _may_compare(self, one: _Gpu) -> bool:
+        """Whether all of the pipeline runs here, and its first rank begins an iteration after its first."""
+        every = {each.rank for each in self._all} == set(range(len(self._plan.plan.ranks)))
+        measures = self.rehearsed is None and not self._dry_run
+        return (
+            measures and every and one.rank == 0 and one.iterations > 0 and all(each.follower is None for each in self._all)
+        )
+
+    def _compare(self) -> None:
+        """Compare with the default clocks from now on."""
+        order = sorted(range(len(self._all)), key=lambda gpu: self._all[gpu].rank or 0)
+        ranks = {
+            gpu: RankRungs(execution, self._plan, self._all[gpu].rank or 0)
+            for gpu in order
+            if (execution := self._all[gpu].execution) is not None
+        }
+        gpus = [self.gpus[gpu] for gpu in ranks]
+        compared = compare_ranks(
+            self._plan, list(ranks.values()), gpus, self.subject, self._switching[order[0]], self._began_s
+        )
+        if compared is not None:
+            self._compared, self._compared_as = compared, ranks
 
     def _listen(self, gpu: int, rank: int, source: StragglerSource | None) -> None:
         if source is None:

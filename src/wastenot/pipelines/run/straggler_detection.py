@@ -3,8 +3,10 @@
     times as long   ··············┌────────────────┐···········    true
                     ─────────────────┌────────────────┐────────    held: a few iterations later, and no other changes
 
-A level is held until the latest iterations are clearly at another one. A single late iteration (a checkpoint, a page fault)
-moves nothing: the median of five counts. Becoming faster again is noticed sooner, as then the others hold everybody up.
+After each iteration the latest two, three, … 32 are compared with all before them since the last change: a generalised
+likelihood ratio test (Lai 1995, "Sequential changepoint detection", section 3) in which one iteration counts no more than a
+few standard deviations, so that a late one by itself (a checkpoint, a page fault) moves nothing. A large shift is noticed at
+once, a small one as soon as enough iterations show it.
 """
 
 from __future__ import annotations
@@ -12,15 +14,23 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
 from statistics import median
 
 FIRST = 8  # iterations until a level is known at first
-_WINDOW = 5
-_QUICK = 2  # iterations in a row that are enough for becoming faster
-_SURE, _SURE_QUICK = 3.0, 4.0  # standard deviations of one iteration, beyond which a window, or each of two, is not noise
+_WINDOW = 32  # latest iterations that may be at a new level
+_SURE = 5.8
+"""Standard errors by which they differ then: by chance less than once in 10,000 iterations, one in 200 of them with a pause.
+
+That was found by simulation, as looks overlap and noise is estimated."""
+_LATE, _EARLY = 3.6, 5.0
+"""Standard deviations that one late or early iteration counts at most: two late ones are never enough, as pauses have many
+causes, and two early ones are, as the others hold everybody up."""
 _LEAST = 0.02  # change that is worth a change of plans
-_NOISE_FROM = 40  # differences between neighbours that noise is learned from
+_LEAST_DEVIATION = 0.2 * _LEAST  # where there is less noise, three iterations late by _LEAST are still enough, and two not
+_NOISE_FROM = 120  # differences between neighbours that noise is learned from
 _LEAST_NOISE = 1e-3
+_SURE_THROTTLED = 3.0  # standard deviations of the one iteration that is enough where a GPU says that it is throttled
 _REFINED = (8, 24, 72)  # iterations after a change at which the level is estimated anew
 
 
@@ -34,9 +44,8 @@ class Level:
 
     def __init__(self) -> None:
         self.held, self.known = 0.0, False
-        self._since: deque[float] = deque(maxlen=_REFINED[-1])
+        self._since: deque[float] = deque(maxlen=_REFINED[-1] + _WINDOW)
         self._count = 0
-        self._latest: deque[float] = deque(maxlen=_WINDOW)
         self._steps: deque[float] = deque(maxlen=_NOISE_FROM)
         self._before: float | None = None
 
@@ -66,41 +75,40 @@ class Level:
         if self._before is not None:
             self._steps.append(abs(value - self._before))
         self._before = value
-        self._latest.append(value)
         self._since.append(value)
         self._count += 1
         if not self.known:
             if self._count < FIRST:
                 return False
             self.known = True
-            self._set(median(self._since), anew=False)
+            self.held = median(self._since)
             return True
         if shifted := self._shifted(value, throttled):
-            return self._set(median(shifted), anew=True, seen=shifted)
+            self._since = deque(shifted, maxlen=self._since.maxlen)
+            self._count = len(shifted)
+            return self._set(median(shifted))
         if self._count in _REFINED:
-            return self._set(median(self._since), anew=False)
-        return False
+            return self._set(median(self._since))
+        drifted = len(self._since) == self._since.maxlen and abs(median(self._since) - self.held) > _LEAST
+        return drifted and self._set(median(self._since))
 
-    def _shifted(self, value: float, throttled: bool) -> list[float]:
+    def _shifted(self, value: float, throttled: bool) -> Sequence[float]:
         """The iterations that are at a new level, where there is one."""
         noise = self.noise
-        if throttled and value - self.held > max(_LEAST, _SURE * noise):
+        if throttled and value - self.held > max(_LEAST, _SURE_THROTTLED * noise):
             return [value]
-        quick = list(self._latest)[-_QUICK:]
-        if len(quick) == _QUICK and max(quick) < self.held - max(_LEAST, _SURE_QUICK * noise):
-            return quick
-        if len(self._latest) < _WINDOW:
-            return []
-        middle = median(self._latest)
-        # The median of five deviates half as much as one iteration.
-        if abs(middle - self.held) > max(_LEAST, _SURE * noise):
-            return [each for each in self._latest if (each > self.held) == (middle > self.held)][-3:]
-        return []
+        deviation, count = max(noise, _LEAST_DEVIATION), len(self._since)
+        late, early = self.held + _LATE * deviation, self.held - _EARLY * deviation
+        sums = list(accumulate(min(max(each, early), late) for each in reversed(self._since)))
+        most, latest = _SURE * deviation, 0
+        for new in range(2, min(_WINDOW, count - 1) + 1):
+            old = count - new
+            differ = abs(sums[new - 1] / new - (sums[-1] - sums[new - 1]) / old) * math.sqrt(new * old / count)
+            if differ > most:
+                most, latest = differ, new
+        shifted = list(self._since)[count - latest :]
+        return shifted if shifted and abs(median(shifted) - self.held) > _LEAST else []
 
-    def _set(self, level: float, *, anew: bool, seen: Sequence[float] = ()) -> bool:
+    def _set(self, level: float) -> bool:
         before, self.held = self.held, level
-        if anew:
-            self._since = deque(seen, maxlen=_REFINED[-1])
-            self._latest = deque(seen, maxlen=_WINDOW)
-            self._count = len(seen)
         return abs(level - before) > 1e-3

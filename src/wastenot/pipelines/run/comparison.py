@@ -1,0 +1,105 @@
+"""Guards and proves a pipeline's plan as any other: its ranks run the plan or the default clocks, as a controller asks.
+
+All ranks change at the begin of the same iteration of the first one, so that only a process that controls all of them can
+compare: stretches and blocks are those of :mod:`wastenot.control.blocks`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from wastenot.control.controller import Controller
+from wastenot.control.driver import Subject
+from wastenot.control.marker import ITERATION
+from wastenot.control.one_setting import Change, one_setting
+from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.protocol import Device
+from wastenot.pipelines.plan.rank_steps import PlanGraph, Stay
+from wastenot.pipelines.run.rank_execution import RankExecution
+from wastenot.planning.switching import SwitchTime
+
+
+@dataclass(slots=True)
+class RankRungs:
+    """A rank, for a controller: rung 0 is its part of the plan, any other the default clocks, at which it begins.
+
+    Attributes:
+        execution: of the rank; whoever marks its instructions has it make its requests.
+        graph: of the plan.
+        rank: of the pipeline.
+        rung: that runs.
+    """
+
+    execution: RankExecution
+    graph: PlanGraph
+    rank: int
+    rung: int = 1
+    due_s: float = math.inf
+    requests: int = 0
+
+    def __post_init__(self) -> None:
+        self.begin(self.rung, 0.0)
+
+    @property
+    def target(self) -> Setting:
+        """The setting requested."""
+        return self.execution.target
+
+    def place(self, name: str) -> int | None:
+        """Iterations alone count."""
+        return 0 if name == ITERATION else None
+
+    def begin(self, rung: int, now_s: float) -> None:
+        """Change to a rung."""
+        self.rung = rung
+        steps = self.graph.steps(self.rank)
+        if rung:
+            steps = tuple(replace(step, stays=(Stay(0.0, AUTO),)) for step in steps)
+        self.execution.follow(steps, self.graph.period_s)
+
+    def resume(self, execution: RankExecution) -> None:
+        """The rank's program was started again."""
+        self.execution = execution
+        self.begin(self.rung, 0.0)
+
+    def mark(self, place: int, iteration: int, reached_s: float) -> None:
+        """Nothing is learned from it here."""
+
+    def act(self, now_s: float) -> bool:
+        """Nothing is ever due here."""
+        return False
+
+    def release(self, now_s: float) -> None:
+        """Give the clocks back."""
+        self.execution.release(now_s)
+
+
+def compare_ranks(
+    graph: PlanGraph,
+    ranks: Sequence[RankRungs],
+    gpus: Sequence[Device],
+    subject: Subject,
+    switching: SwitchTime,
+    now_s: float,
+) -> Controller | None:
+    """What compares a plan with the default clocks; ``None`` where the plan leaves everything at them.
+
+    Args:
+        graph: of the plan.
+        ranks: all of the pipeline, the first one first.
+        gpus: that they run on.
+        subject: what is applied.
+        switching: of the GPUs.
+        now_s: moment from which on events are counted.
+    """
+    plan = graph.plan
+    changed = next((s for way in graph.ways for each in way.clocks if not (s := each.setting).is_auto), None)
+    if changed is None:
+        return None
+    time_s = max(plan.baseline.time_s, plan.until_s or 0.0)
+    change = Change(changed, math.log1p(plan.time_change), math.log1p(plan.energy_change))
+    limit = max(plan.max_slowdown or 0.0, 0.0)
+    schedule = one_setting(switching, limit, [change], time_s, plan.baseline.energy_j)
+    return Controller(schedule, gpus, subject, now_s=now_s, executions=ranks)
