@@ -1,4 +1,4 @@
-"""Notices that a pipeline has become slower or faster from how long its iterations took: level shifts in noise.
+"""Notices that a GPU or a pipeline has become slower or faster from how long it took: level shifts in noise.
 
     times as long   ··············┌────────────────┐···········    true
                     ─────────────────┌────────────────┐────────    held: a few iterations later, and no other changes
@@ -18,21 +18,25 @@ FIRST = 8  # iterations until a level is known at first
 _WINDOW = 5
 _QUICK = 2  # iterations in a row that are enough for becoming faster
 _SURE, _SURE_QUICK = 3.0, 4.0  # standard deviations of one iteration, beyond which a window, or each of two, is not noise
-_LEAST = 0.02  # change that is worth a change of plans
+_LEAST = 0.02
 _NOISE_FROM = 40  # differences between neighbours that noise is learned from
 _LEAST_NOISE = 1e-3
 _REFINED = (8, 24, 72)  # iterations after a change at which the level is estimated anew
 
 
 class Level:
-    """How many times as long as planned a pipeline takes.
+    """How many times as long as planned a pipeline takes, or as the other GPUs of its job one of them.
+
+    Args:
+        least: change that is worth a change of plans, as a logarithm.
 
     Attributes:
         held: the logarithm that counts; 0 until enough is known.
         known: whether enough is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least: float = _LEAST) -> None:
+        self._least = least
         self.held, self.known = 0.0, False
         self._since: deque[float] = deque(maxlen=_REFINED[-1])
         self._count = 0
@@ -49,8 +53,13 @@ class Level:
     def noise(self) -> float:
         """Standard deviation of one iteration, from how neighbours differ; a level shift or a pause hardly moves it."""
         if len(self._steps) < FIRST - 1:
-            return _LEAST
+            return self._least
         return max(1.4826 * median(self._steps) / math.sqrt(2.0), _LEAST_NOISE)
+
+    def restart(self) -> None:
+        """It runs in another way from now on: the level is learned anew, its noise is still known."""
+        self.known, self._before = False, None
+        self._set(0.0, anew=True)
 
     def learn(self, factor: float, *, throttled: bool = False) -> bool:
         """Take note of an iteration.
@@ -84,16 +93,16 @@ class Level:
     def _shifted(self, value: float, throttled: bool) -> list[float]:
         """The iterations that are at a new level, where there is one."""
         noise = self.noise
-        if throttled and value - self.held > max(_LEAST, _SURE * noise):
+        if throttled and value - self.held > max(self._least, _SURE * noise):
             return [value]
         quick = list(self._latest)[-_QUICK:]
-        if len(quick) == _QUICK and max(quick) < self.held - max(_LEAST, _SURE_QUICK * noise):
+        if len(quick) == _QUICK and max(quick) < self.held - max(self._least, _SURE_QUICK * noise):
             return quick
         if len(self._latest) < _WINDOW:
             return []
         middle = median(self._latest)
         # The median of five deviates half as much as one iteration.
-        if abs(middle - self.held) > max(_LEAST, _SURE * noise):
+        if abs(middle - self.held) > max(self._least, _SURE * noise):
             return [each for each in self._latest if (each > self.held) == (middle > self.held)][-3:]
         return []
 
