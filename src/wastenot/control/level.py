@@ -25,10 +25,10 @@ _REFINED = (8, 24, 72)  # iterations after a change at which the level is estima
 
 
 class Level:
-    """How many times as long as planned a pipeline takes, or as the other GPUs of its job one of them.
+    """How many times as long as planned a pipeline takes, or as the mean of its job a GPU.
 
     Args:
-        least: change that is worth a change of plans, as a logarithm.
+        least: change of the logarithm that is worth acting on; of pipelines, which change their plans.
 
     Attributes:
         held: the logarithm that counts; 0 until enough is known.
@@ -57,7 +57,7 @@ class Level:
         return max(1.4826 * median(self._steps) / math.sqrt(2.0), _LEAST_NOISE)
 
     def restart(self) -> None:
-        """It runs in another way from now on: the level is learned anew, its noise is still known."""
+        """It runs in another way from now on: its noise is still known, and its level has to be learned."""
         self.known, self._before = False, None
         self._set(0.0, anew=True)
 
