@@ -35,7 +35,7 @@ from wastenot.planning.schedule import Schedule
 from wastenot.planning.switching import switch_time
 
 SEEDS = range(200, 220)
-FEWER = range(220, 223)  # of the other jobs
+FEWER = range(220, 232)  # of the other jobs
 GPUS, ITERATIONS = 8, 160
 SPREAD, LEAKAGE, BASE = 0.05, 0.3, 0.05
 NOISE, NOISY = 0.003, 0.02
