@@ -21,9 +21,9 @@ from typing import Any
 from benchmarks.verdict import Verdict
 from testbed.binomial import share_bounds
 from testbed.straggling import Job, planned_frontier
+from wastenot.control.level import Level
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.straggler import Rungs
-from wastenot.pipelines.run.straggler_detection import Level
 from wastenot.pipelines.run.straggler_server import StragglerServer
 from wastenot.pipelines.run.straggler_source import StragglerSource
 from wastenot.pipelines.run.straggler_wire import ask

@@ -23,6 +23,7 @@ from wastenot.control.ladder import Ladder
 from wastenot.control.ledger import Ledger
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.rehearsed import Rehearsed
+from wastenot.control.slack import Slack
 from wastenot.control.status import NOTHING_PROVED, Instant, Moment, Proof, Proxy
 from wastenot.control.time_line import CloseUp
 from wastenot.control.traffic import Traffic, Units
@@ -43,6 +44,7 @@ _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
 _MOST_CHECKED = 8
+_SMALL = 0.02  # change of a GPU's clocks that leaves what was compared before comparable
 _LATE = 3.0  # a switch counts as arrived after so many times its usual time
 
 
@@ -94,12 +96,15 @@ class Controller(ClockDriver):
         self.of_units = False
         """Whether the plan was made of units of traffic, so that its iterations are not those of the job."""
         self._rng = random.Random(seed)
-        self._executions = executions or [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
+        own = [] if executions else [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
+        self._executions: Sequence[RungExecution] = executions or own
         self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
         self._guard = Guard(schedule.max_slowdown)
         self._ledger = Ledger(schedule.switching.core_s, traffic)
         self._close_up = CloseUp()
         self._ladder = Ladder(schedule.rungs, schedule.max_slowdown)
+        self._may_wait = own
+        self._slack = Slack(len(own)) if len(own) > 1 and rehearsed is None else None
         self._stretch: Stretch | None = None
         self._coming: deque[Stretch] = deque()
         self._alarm: Alarm | None = None
@@ -137,6 +142,8 @@ class Controller(ClockDriver):
             self._marker = marker.name
         if self.rehearsed is not None:
             self.rehearsed.reached(marker.name, gpu, reached_s, begins=marker.name == ITERATION)
+        if self._slack is not None:
+            self._slack.mark(marker)
         execution = self._executions[gpu]
         place = execution.place(marker.name)
         if place is None:
@@ -280,6 +287,12 @@ class Controller(ClockDriver):
             return False
         return self._state != "running" or self._stretch is None or self._stretch.default
 
+    @property
+    def _at_plan(self) -> bool:
+        """Whether what runs is settled at the plan's clocks, or those of another rung but the last."""
+        stretch = self._stretch
+        return stretch is not None and not stretch.default and stretch.part != "settle" and self._rung != self._default_rung
+
     def _begin_iteration(self, iteration: int, reached_s: float) -> None:
         before, before_s = self._iteration, self._iteration_s
         self._iteration, self._iteration_s = iteration, reached_s
@@ -296,6 +309,8 @@ class Controller(ClockDriver):
             self._start(took_s, reached_s)
         elif self._state == "running":
             self._count(took_s, reached_s)
+        if self._slack is not None:
+            self._slack.counted = iteration if self._state == "running" and self._at_plan else None
 
     def _start(self, took_s: float, now_s: float) -> None:
         """At the default clocks, until iterations are steady."""
@@ -357,7 +372,10 @@ class Controller(ClockDriver):
         if times_s and stretch.measured:
             self._guard.noise.learn(times_s[-1], took_s)
         times_s.append(took_s)
-        if not stretch.default and stretch.part != "settle" and self._alarm is None and self._rung != self._default_rung:
+        if self._at_plan and self._alarm is None:
+            if self._use_slack(took_s):
+                self._cut_short(now_s)
+                return
             alarm = self._guard.watch(took_s)
             if alarm is not None and not self._just_checked:
                 self._alarm = alarm
@@ -493,6 +511,8 @@ class Controller(ClockDriver):
 
     def _step(self, excess: float) -> None:
         """Step towards speed."""
+        if self._give_up_slack():
+            return
         slowdown, limit = math.expm1(self._guard.limit + excess), math.expm1(self._guard.limit)
         self._ladder.step(slowdown)
         self._tell("stepped", f"iterations take {slowdown:+.1%}, more than {limit:.1%}: moving to {self._rung_name()}")
@@ -507,8 +527,40 @@ class Controller(ClockDriver):
             self._tell("stepped", f"there has been time to spare for a while: back to {self._rung_name()}")
             self._begin_anew()
 
+    def _use_slack(self, took_s: float) -> bool:
+        """Lower the clocks of GPUs that wait for others, after an iteration at the plan's; returns whether any changed."""
+        if self._slack is None:
+            return False
+        wanted = self._slack.decide(took_s, [execution.lowered for execution in self._may_wait])
+        return wanted is not None and self._lower(wanted)
+
+    def _give_up_slack(self) -> bool:
+        """Raise all clocks to the plan's, where any is lower: iterations are too slow; returns whether any was."""
+        if self._slack is None or all(execution.lowered == 1.0 for execution in self._may_wait):
+            return False
+        return self._lower(self._slack.given_up())
+
+    def _lower(self, fractions: Sequence[float]) -> bool:
+        """Have GPUs run at fractions of the plan's clocks from now on; returns whether any changed."""
+        assert self._slack is not None
+        before = [execution.lowered for execution in self._may_wait]
+        lowered = [execution.lower(each) for execution, each in zip(self._may_wait, fractions, strict=True)]
+        if lowered == before:
+            return False
+        for execution in self._may_wait:
+            execution.begin(execution.rung, self._now_s)
+        self._slack.restart()
+        self._guard.restart()
+        if max(abs(now - then) for now, then in zip(lowered, before, strict=True)) > _SMALL:
+            lower = [f"GPU {index} by {1.0 - each:.0%}" for index, each in enumerate(lowered) if each < 1.0]
+            self._tell("note", f"core clocks lowered where GPUs wait for the slowest: {', '.join(lower) or 'not any more'}")
+            self._ledger.begin_anew()
+        return True
+
     def _begin_anew(self) -> None:
         """What was compared so far is not what runs now."""
+        if self._slack is not None:
+            self._slack.forget()
         self._ledger.begin_anew()
         self._guard.restart()
         self._checked = None

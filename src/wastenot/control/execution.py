@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from wastenot.control.expected import Expected, expected_at
+from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.planning.schedule import Schedule
@@ -68,6 +69,9 @@ class Execution:
         device: the GPU.
         schedule: what to carry out.
         dry_run: only pretend.
+
+    Attributes:
+        lowered: fraction of the core clocks of the rungs that is requested; see :meth:`lower`.
     """
 
     def __init__(self, device: Device, schedule: Schedule, *, dry_run: bool = False) -> None:
@@ -75,10 +79,13 @@ class Execution:
         self._places: Mapping[str, int] = {m.name: i for i, m in reversed(list(enumerate(schedule.markers)))}
         self._markers = len(schedule.markers)
         self._min_dwell_s = schedule.min_dwell_s
-        self._rungs: list[Sequence[_Step]] = [
+        self._planned: list[Sequence[_Step]] = [
             [_Step(self._places[one.begins], one.offset_s, one.early_s, one.setting) for one in rung.segments]
             for rung in schedule.rungs
         ]
+        self._rungs = self._planned
+        self.lowered = 1.0
+        self._may_lower = True
         self._expected = [expected_at(schedule, rung) for rung in schedule.rungs]
         self.rung = len(self._rungs) - 1
         self.seen: set[int] = set()
@@ -109,6 +116,34 @@ class Execution:
         self._next = (current, iteration)
         self.due_s = now_s
 
+    def lower(self, fraction: float) -> float:
+        """Run below the core clocks of the rungs, all but the last, from the next :meth:`begin` on.
+
+        Args:
+            fraction: of these clocks; of the highest, where a rung leaves it to the driver.
+
+        Returns:
+            The fraction in effect, :attr:`lowered`: clocks that may be requested are rarely just there, and the next above
+            are taken.
+        """
+        self.lowered, self._rungs = 1.0, self._planned
+        if fraction < 1.0 and self._may_lower:
+            known = self.device.clocks.supported_clocks()
+            lower = [[self._lower(step, fraction, known) for step in steps] for steps in self._planned[:-1]]
+            self._rungs = [*([step for step, _ in steps] for steps in lower), self._planned[-1]]
+            self.lowered = max((each for steps in lower[:1] for _, each in steps), default=1.0)
+        return self.lowered
+
+    def _lower(self, step: _Step, fraction: float, known: Mapping[float, tuple[float, ...]]) -> tuple[_Step, float]:
+        """A step at a lower clock, and the fraction that it comes to."""
+        setting = step.setting
+        clocks = known.get(setting.memory_mhz or max(known, default=0.0), ())
+        from_mhz = setting.core_mhz or max(clocks, default=0.0)
+        clock = next((each for each in clocks if each >= fraction * from_mhz), from_mhz)
+        if clock >= from_mhz:
+            return step, 1.0
+        return replace(step, setting=replace(setting, core_mhz=clock)), clock / from_mhz
+
     def mark(self, place: int, iteration: int, reached_s: float) -> None:
         """Take note of a marker that was reached."""
         if self._anchor is not None and self._next is not None and not 0 <= iteration - self._anchor[1] <= 1:
@@ -132,7 +167,14 @@ class Execution:
         index, _ = self._next
         steps = self._rungs[self.rung]
         self._advance()
-        self._request(steps[index].setting, now_s)
+        try:
+            self._request(steps[index].setting, now_s)
+        except ClocksRefusedError:  # as where a policy allows the plan's clocks and none below
+            if steps is self._planned[self.rung]:
+                raise
+            self._may_lower = False
+            self.lower(1.0)
+            self._request(self._rungs[self.rung][index].setting, now_s)
         self._plan_next()
         return True
 

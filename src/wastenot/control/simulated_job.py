@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -16,6 +16,7 @@ from wastenot.control.controller import Controller
 from wastenot.control.driver import Driver, Subject
 from wastenot.control.fitting import schedule_of
 from wastenot.control.marker import ITERATION, Marker
+from wastenot.control.slack import MARKED
 from wastenot.control.status import Summary
 from wastenot.core.errors import BadInputError
 from wastenot.devices.protocol import Task
@@ -84,6 +85,7 @@ def run_job(
     real_time: bool = False,
     watch: Callable[[D], bool] | None = None,
     watch_every_s: float = 1.0,
+    meets: Mapping[str, int] | None = None,
 ) -> tuple[Summary, list[Course]]:
     """Run a job on the controller's simulated GPUs.
 
@@ -97,6 +99,9 @@ def run_job(
         real_time: hold virtual time back to the pace of the wall clock.
         watch: is called now and then by virtual time, such as to show the status; ends the job by returning ``True``.
         watch_every_s: how often.
+        meets: markers at which GPUs wait for each other, and how many such markers one may be ahead there: none at an
+            all-reduce, one where parameters are gathered a layer in advance. By default of several GPUs at the optimizer's,
+            or where it has none at the begin of an iteration.
 
     Returns:
         What became of it, and the job of each GPU with what its iterations took.
@@ -107,10 +112,20 @@ def run_job(
     if iterations < 1:
         raise BadInputError(f"`iterations` {iterations}: must be at least 1")
     spread = spread or Spread()
+    wanted = {marker.name for marker in controller.schedule.markers}
+    if len(controller.gpus) > 1:
+        wanted |= MARKED
+        meets = meets or {"optimizer" if "optimizer" in dict(programme.markers) else ITERATION: 0}
+    meets = meets or {}
+    markers = [each for each in programme.markers if each[0] in wanted or each[0] in meets]
+    met = {place: meets[name] for place, (name, _) in enumerate(markers) if name in meets}
     jobs = [
-        _Job(index, _simulated(gpu), programme, controller.schedule, partial(course, spread=spread, seed=(seed, index)))
+        _Job(index, _simulated(gpu), programme, markers, partial(course, spread=spread, seed=(seed, index), meets=met))
         for index, gpu in enumerate(controller.gpus)
     ]
+    if len(jobs) > 1:
+        for job in jobs:
+            job.device.engine.advance_all = partial(_advance, jobs)
     now_s, watched_s = jobs[0].device.engine.now_s, -math.inf
     began_s, began_wall_s = now_s, time.monotonic()
     stopped = False
@@ -119,7 +134,8 @@ def run_job(
         until_s = min(math.inf if due_s is None else due_s, *(job.next_s() + SEEN_S for job in jobs))
         if real_time:
             time.sleep(max(until_s - began_s - (time.monotonic() - began_wall_s), 0.0))
-        reached = [marker for job in jobs for marker in job.advance(until_s)]
+        _advance(jobs, until_s)
+        reached = [marker for job in jobs for marker in job.reached()]
         for marker in sorted(reached, key=lambda one: one.reached_s) if len(jobs) > 1 else reached:
             controller.mark(marker)
         now_s = max(job.device.engine.now_s for job in jobs)
@@ -132,6 +148,7 @@ def run_job(
             stopped = watch(controller)
     summary = controller.end(now_s, ended="stopped" if stopped else "job ended", exit_code=None if stopped else 0)
     for job in jobs:
+        job.device.engine.advance_all = None
         job.device.engine.follow(None)
     return summary, [job.course for job in jobs]
 
@@ -144,11 +161,10 @@ class _Job:
         index: int,
         device: SimulatedDevice,
         programme: Programme,
-        schedule: Schedule,
+        markers: Sequence[tuple[str, int]],
         course: Callable[..., Course],
     ) -> None:
-        wanted = {marker.name for marker in schedule.markers}
-        self._markers = [each for each in programme.markers if each[0] in wanted]
+        self._markers = markers
         self._index, self.device = index, device
         places = [call for _, call in self._markers]
         self.course = course(device.engine.physics, programme.tasks, programme.order, places)
@@ -160,13 +176,29 @@ class _Job:
         engine = self.device.engine
         return engine.now_s + self.course.next_marker_in_s(engine.setting, engine.temperature_c)
 
-    def advance(self, until_s: float) -> list[Marker]:
-        """Run until a moment; returns the markers that were reached."""
-        engine = self.device.engine
-        engine.advance(max(until_s - engine.now_s, 0.0) + 1e-6)
+    def reached(self) -> list[Marker]:
+        """The markers that were reached since the last call."""
         reached, self.course.reached = self.course.reached, []
         began_s, names, gpu = self._began_s, self._markers, self._index
         return [Marker(names[one.place][0], one.iteration, began_s + one.after_s, gpu) for one in reached]
+
+
+def _advance(jobs: Sequence[_Job], until_s: float) -> None:
+    """Run the GPUs of a job until a moment, from one place at which they wait for each other to the next."""
+    engines = [job.device.engine for job in jobs]
+    now_s = engines[0].now_s
+    until_s = max(until_s, now_s) + 1e-6
+    if len(jobs) == 1:
+        engines[0].advance(until_s - now_s)
+        return
+    while now_s < until_s:
+        all_arrived = min(job.course.arrived for job in jobs)
+        for job in jobs:
+            job.course.all_arrived = all_arrived
+        next_s = min((job.next_s() for job in jobs if job.course.meets_next), default=math.inf) + 1e-6
+        now_s = max(min(until_s, next_s), now_s)
+        for engine in engines:
+            engine.advance_alone(max(now_s - engine.now_s, 0.0))
 
 
 def _simulated(device: object) -> SimulatedDevice:
@@ -204,7 +236,7 @@ def run_simulated(
 
     Args:
         plan: with a schedule.
-        device: or several, which run alike.
+        device: or several, which run alike and wait for each other in each iteration.
         iterations: how many.
         seed: of how iterations differ, and of the order of comparisons.
         path: of the plan, as it is to be named.

@@ -80,6 +80,8 @@ class RecordedPhysics:
         """0: idle power is not recorded."""
         return 0.0
 
+    waiting_power_w = idle_power_w
+
     def _find(self, name: str, setting: Setting) -> int:
         if name not in self._names:
             raise CannotRunError(f"the recording has no kernel '{name}'; {suggestion(name, self._names)}")

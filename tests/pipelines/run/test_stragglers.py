@@ -6,9 +6,9 @@ import random
 import pytest
 
 from testbed.straggling import Job, planned_frontier
+from wastenot.control.level import Level
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.straggler import Rungs
-from wastenot.pipelines.run.straggler_detection import Level
 from wastenot.pipelines.run.stragglers import HOLD, LEAD, Stragglers
 
 

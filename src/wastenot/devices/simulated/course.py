@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +92,12 @@ class Course:
         places: indices into ``order`` at which there are markers, ascending, the first 0.
         spread: how iterations differ.
         seed: of what differs.
+        meets: where it waits for the other GPUs of the job: by index of the place, how many such places it may be ahead of
+            them when it continues there.
+
+    Attributes:
+        met: how often it has been at such a place and has continued.
+        all_arrived: how often all GPUs have come to such a place; whoever runs them says so.
     """
 
     def __init__(
@@ -103,6 +109,7 @@ class Course:
         *,
         spread: Spread = STEADY,
         seed: tuple[int, ...] = (0,),
+        meets: Mapping[int, int] | None = None,
     ) -> None:
         self._physics, self._tasks = physics, tuple(tasks)
         self._order = np.asarray(order, dtype=np.intp)
@@ -114,6 +121,7 @@ class Course:
         self._place, self._call, self._part = 0, 0, 0.0  # the next marker; the call that runs, and how much of it has run
         self._ran_s = 0.0
         self._pause_s = 0.0
+        self._meets, self.met, self.all_arrived = meets or {}, 0, 0
         self.iteration = 0
         each = [math.fsum(calls * kernel.bytes_moved for kernel, calls in task.steps) for task in self._tasks]
         self._until_bytes = self._until(np.array(each))
@@ -128,6 +136,8 @@ class Course:
         self._temperature_c = temperature_c
         if self._pause_s > 0.0:
             return self._idle(setting, temperature_c, seconds)
+        if self.waits:
+            return self._wait(setting, temperature_c, seconds)
         if self._part == 0.0 and self._place < len(self._places) and self._call == self._places[self._place]:
             self._mark()
         table = self._table(setting, temperature_c)
@@ -167,10 +177,28 @@ class Course:
         if self._pause_s > 0.0:
             return self._pause_s
         until_s = self._table(setting, temperature_c).until_s
+        if self.waits:
+            return math.inf
         here = self._places[self._place]
         if self._part == 0.0 and self._call == here and here < len(self._order):
             return 0.0
         return (until_s[here] - _at(until_s, self._call, self._part)) * self._slower
+
+    @property
+    def meets_next(self) -> bool:
+        """Whether the next marker is where GPUs wait for each other."""
+        return self._place in self._meets or self._place == len(self._places) - 1
+
+    @property
+    def arrived(self) -> int:
+        """How often it has come to a place where GPUs wait for each other."""
+        here = self._place in self._meets and self._part == 0.0 and self._call == self._places[self._place]
+        return self.met + (here and not self._pause_s)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for another GPU."""
+        return self.arrived > max(self.met, self.all_arrived + self._meets.get(self._place, 0))
 
     def until(self, setting: Setting, temperature_c: float) -> tuple[list[float], list[float]]:
         """Time and energy until each call of an iteration at one setting, without what differs from one to the next."""
@@ -199,9 +227,8 @@ class Course:
             self._pause_s = spread.pause_s
 
     def _mark(self) -> None:
-        self.reached.append(Reached(self._place, self.iteration, self._ran_s))
-        self._place += 1
         while self._places[self._place] == self._call:
+            self.met += self._place in self._meets
             self.reached.append(Reached(self._place, self.iteration, self._ran_s))
             self._place += 1
 
@@ -216,6 +243,13 @@ class Course:
         return took_s, OperatingPoint(
             1.0, self._physics.idle_power_w(setting, temperature_c), core_mhz, table.memory_mhz, False
         )
+
+    def _wait(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
+        self._ran_s += seconds
+        power_w = self._physics.waiting_power_w(setting, temperature_c)
+        self._used_j += seconds * power_w
+        table = self._table(setting, temperature_c)
+        return seconds, OperatingPoint(1.0, power_w, table.until_mhz[-1] / table.until_s[-1], table.memory_mhz, False)
 
     def _table(self, setting: Setting, temperature_c: float) -> _Table:
         key = (setting, round(temperature_c / _BIN_C))

@@ -111,6 +111,9 @@ class Engine:
         noise: how runs of the same task differ.
         seed: seed of the noise.
         now_s: a clock that advances the device by itself (wall time); ``None`` for virtual time.
+
+    Attributes:
+        advance_all: advances it to a moment together with the other GPUs of its job; ``None`` where there are none.
     """
 
     def __init__(
@@ -136,6 +139,7 @@ class Engine:
         self._pauses = False
         self._running: _Running | None = None
         self._course: Course | None = None
+        self.advance_all: Callable[[float], None] | None = None
         self._point: OperatingPoint | None = None
         self._power_w = 0.0
         self._moments_s, self._energies_j = array("d", [0.0]), array("d", [0.0])
@@ -146,7 +150,14 @@ class Engine:
     # ---- commands --------------------------------------------------------------------------------------------
 
     def advance(self, seconds: float) -> None:
-        """Advance virtual time; in wall time, catch up with it."""
+        """Advance virtual time, that of all GPUs of its job; in wall time, catch up with it."""
+        if self.advance_all is not None and seconds:
+            self.advance_all(self.now_s + seconds)
+        else:
+            self.advance_alone(seconds)
+
+    def advance_alone(self, seconds: float) -> None:
+        """Advance this one."""
         if self._wall_s is None:
             if not seconds:
                 return

@@ -270,6 +270,13 @@ class ModelPhysics:
         """Power with nothing running."""
         return self.preset.idle_w
 
+    def waiting_power_w(self, setting: Setting, temperature_c: float) -> float:
+        """Board, memory and leakage without any kernel, as a GPU that waits for another keeps its clocks up."""
+        top, device = self._top(setting.core_mhz or math.inf), self.preset.parameters
+        base_w = float(model.by_memory_state(device, self._memory_in_effect(setting), device.base_w))
+        warmer = self._leakage_per_c * (temperature_c - self._reference_c)
+        return max(base_w + self._leakage_w[top] * (1.0 + warmer) - device.leakage_w, self.preset.idle_w)
+
     def steady(self, kernel: KernelSpec, setting: Setting, temperature_c: float) -> Steady:
         """One kernel back to back, its power by consumer.
 

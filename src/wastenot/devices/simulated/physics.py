@@ -55,3 +55,6 @@ class Physics(Protocol):
 
     def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
         """Power with nothing running."""
+
+    def waiting_power_w(self, setting: Setting, temperature_c: float) -> float:
+        """Power while a program waits for another GPU, at the clocks in effect."""

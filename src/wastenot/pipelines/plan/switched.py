@@ -110,7 +110,7 @@ def with_lasting(
         if problem is None:
             yield each
         else:
-            yield replace(each, solved=problem.exactly(problem.improved(problem.on_time(problem.first()))).solved)
+            yield replace(each, solved=problem.exactly(improved(problem, on_time(problem, first(problem)))).solved)
 
 
 def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin: float) -> Iterator[PlannedPipeline]:

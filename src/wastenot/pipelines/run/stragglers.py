@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wastenot.control.level import Level
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.straggler import Rungs
-from wastenot.pipelines.run.straggler_detection import Level
 from wastenot.pipelines.run.straggler_wire import SCHEMA
 
 LEAD = 2  # iterations from the latest that has ended to the first at another rung

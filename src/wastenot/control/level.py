@@ -1,4 +1,4 @@
-"""Notices that a pipeline has become slower or faster from how long its iterations took: level shifts in noise.
+"""Notices that a GPU or a pipeline has become slower or faster from how long it took: level shifts in noise.
 
     times as long   ··············┌────────────────┐···········    true
                     ─────────────────┌────────────────┐────────    held: a few iterations later, and no other changes
@@ -27,7 +27,7 @@ _LATE, _EARLY = 3.6, 5.0
 """Standard deviations that one late or early iteration counts at most: two late ones are never enough, as pauses have many
 causes, and two early ones are, as the others hold everybody up."""
 _LEAST = 0.02  # change that is worth a change of plans
-_LEAST_DEVIATION = 0.2 * _LEAST  # where there is less noise, three iterations late by _LEAST are still enough, and two not
+_LEAST_DEVIATION = 0.2  # of that: where there is less noise, three iterations late by it are still enough, and two not
 _NOISE_FROM = 120  # differences between neighbours that noise is learned from
 _LEAST_NOISE = 1e-3
 _SURE_THROTTLED = 3.0  # standard deviations of the one iteration that is enough where a GPU says that it is throttled
@@ -35,14 +35,18 @@ _REFINED = (8, 24, 72)  # iterations after a change at which the level is estima
 
 
 class Level:
-    """How many times as long as planned a pipeline takes.
+    """How many times as long as planned a pipeline takes, or as the mean of its job a GPU.
+
+    Args:
+        least: change of the logarithm that is worth acting on; of pipelines, which change their plans.
 
     Attributes:
         held: the logarithm that counts; 0 until enough is known.
         known: whether enough is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least: float = _LEAST) -> None:
+        self._least = least
         self.held, self.known = 0.0, False
         self._since: deque[float] = deque(maxlen=_REFINED[-1] + _WINDOW)
         self._count = 0
@@ -58,8 +62,13 @@ class Level:
     def noise(self) -> float:
         """Standard deviation of one iteration, from how neighbours differ; a level shift or a pause hardly moves it."""
         if len(self._steps) < FIRST - 1:
-            return _LEAST
+            return self._least
         return max(1.4826 * median(self._steps) / math.sqrt(2.0), _LEAST_NOISE)
+
+    def restart(self) -> None:
+        """It runs in another way from now on: its noise is still known, and its level has to be learned."""
+        self.known, self.held, self._before, self._count = False, 0.0, None, 0
+        self._since.clear()
 
     def learn(self, factor: float, *, throttled: bool = False) -> bool:
         """Take note of an iteration.
@@ -89,15 +98,15 @@ class Level:
             return self._set(median(shifted))
         if self._count in _REFINED:
             return self._set(median(self._since))
-        drifted = len(self._since) == self._since.maxlen and abs(median(self._since) - self.held) > _LEAST
+        drifted = len(self._since) == self._since.maxlen and abs(median(self._since) - self.held) > self._least
         return drifted and self._set(median(self._since))
 
     def _shifted(self, value: float, throttled: bool) -> Sequence[float]:
         """The iterations that are at a new level, where there is one."""
         noise = self.noise
-        if throttled and value - self.held > max(_LEAST, _SURE_THROTTLED * noise):
+        if throttled and value - self.held > max(self._least, _SURE_THROTTLED * noise):
             return [value]
-        deviation, count = max(noise, _LEAST_DEVIATION), len(self._since)
+        deviation, count = max(noise, _LEAST_DEVIATION * self._least), len(self._since)
         late, early = self.held + _LATE * deviation, self.held - _EARLY * deviation
         sums = list(accumulate(min(max(each, early), late) for each in reversed(self._since)))
         most, latest = _SURE * deviation, 0
@@ -107,7 +116,7 @@ class Level:
             if differ > most:
                 most, latest = differ, new
         shifted = list(self._since)[count - latest :]
-        return shifted if shifted and abs(median(shifted) - self.held) > _LEAST else []
+        return shifted if shifted and abs(median(shifted) - self.held) > self._least else []
 
     def _set(self, level: float) -> bool:
         before, self.held = self.held, level
