@@ -28,6 +28,7 @@ from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import PROFILES, pdblend
 from benchmarks.verdict import Verdict, run_alone
 from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.model.capacity import capacity
 from wastenot.serving.model.deadlines import LITERATURE
 from wastenot.serving.model.engine import Engine
@@ -41,8 +42,8 @@ from wastenot.serving.simulation.simulate import simulate
 
 KEPT = DATA / "serving" / "attack.json"
 SHARE, MARGIN, DOUBT = 0.99, 0.005, 0.025
-FRESH = 481156
-"""Of the seeds that judge, drawn once, before the last change of the policy; others (1 to 9) shaped it."""
+FRESH = 730249
+"""Of the seeds that judge, run once, after the last change of the policy; others (1 to 9 and 481156) shaped it."""
 SPREAD = 1.6
 """Lengths of a drawn case are so many times longer or shorter than named, at most."""
 REQUESTS = 1500
@@ -240,13 +241,16 @@ def judged(case: Attack, engine: Engine, fresh: int = 0) -> Row:
     )
 
 
-def main(verdict: Verdict, fresh: int = FRESH) -> None:
-    """Run all cases; count those where ours fails."""
+def main(verdict: Verdict, fresh: int = FRESH, most: int | None = None) -> None:
+    """Run all cases, or the first so many in an order drawn by the seed; count those where ours fails."""
     every = (*cases(), *unseen())
+    every = tuple(every[each] for each in np.random.default_rng(fresh).permutation(len(every))[:most])
     with ProcessPoolExecutor(2) as pool:
         rows: list[Row] = []
         kept: list[dict[str, object]] = []
         for case, row in zip(every, pool.map(partial(of_case, fresh=fresh), every), strict=True):
+            if row is None:
+                continue
             print(line(case, row), flush=True)
             rows.append(row)
             kept.append({"case": asdict(case), "row": asdict(row)})
@@ -259,9 +263,12 @@ def main(verdict: Verdict, fresh: int = FRESH) -> None:
     verdict.at_most("of these, cases where ours saves over half a point less than the best fixed clock", less, 0)
 
 
-def of_case(case: Attack, fresh: int) -> Row:
-    """A case, in a process of its own."""
-    return judged(case, engines()[case.engine], fresh)
+def of_case(case: Attack, fresh: int) -> Row | None:
+    """A case, in a process of its own; ``None`` where the greatest clock attains at no rate."""
+    try:
+        return judged(case, engines()[case.engine], fresh)
+    except BadInputError:
+        return None
 
 
 def line(case: Attack, row: Row) -> str:

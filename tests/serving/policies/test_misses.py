@@ -39,18 +39,9 @@ def test_misses_are_those_of_the_run_however_wrong_lengths_were_predicted(three_
     assert watching.misses.missed == pytest.approx(missed, abs=2)
 
 
-def test_the_nearer_to_what_is_allowed_the_fewer_clocks() -> None:
-    def floor(begun: float, missed: float) -> float:
-        return Misses(DEADLINES, begun, missed).floor()
+def test_the_nearer_to_what_is_allowed_the_dearer_is_another_miss() -> None:
+    def price(begun: float, missed: float) -> float:
+        return Misses(DEADLINES, begun, missed).price_j(1.0)
 
-    assert floor(1000, 5) == 0.0 and 0.0 < floor(1000, 9) < 1.0 < floor(1000, 11) < 2.0 and floor(1000, 16) == 2.0
-    assert floor(20, 1) == 0.0  # a single one of few says little
-
-
-def test_what_no_clock_could_have_helped_counts_neither_as_missed_nor_as_allowed() -> None:
-    def floor(missed: float, unavoidable: float) -> float:
-        return Misses(DEADLINES, 1000, missed, unavoidable).floor()
-
-    assert floor(7.5, 6) == 0.0 < floor(7.5, 0)
-    assert floor(9.9, 6) > floor(3.9, 0) == 0.0
-    assert floor(20, 20) == 0.0  # more than may be are lost in any case
+    assert price(1000, 0) == price(1000, 3) < price(1000, 5) < price(1000, 9) == price(1000, 30)
+    assert price(20, 1) == price(20, 0), "a single one of few says little"

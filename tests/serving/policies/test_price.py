@@ -146,19 +146,22 @@ def test_a_batch_that_would_be_full_at_a_low_clock_is_answered_at_a_higher_one(t
     assert ours.attainment(DEADLINES) >= 0.99
 
 
-def test_a_large_batch_raises_the_clock_only_where_it_grows(three_clocks: Engine) -> None:
+def test_a_batch_that_is_soon_full_raises_the_clock_only_where_the_lowest_cannot_keep_up(three_clocks: Engine) -> None:
     engine = replace(three_clocks, most_running=60)
 
-    def lowest_that_is_left(batches: list[float]) -> int:
-        """With no prompt waiting and no deadline missed, after a batch each second."""
+    def lowest_that_is_left(batches: list[float], rate_per_s: float) -> int:
+        """With no prompt waiting, after a batch each second."""
         steering, nothing = _Steering(engine, DEADLINES), np.empty(0)
+        came_s = np.arange(0.0, len(batches), 1 / rate_per_s)
+        some = np.full(len(came_s), 50.0)
+        steering.load.see(View(float(len(batches)), 0, 0, 0, 4000, *(6 * [nothing]), some, some, 5 * some, came_s))
         for now_s, batch in enumerate(batches):
             some = np.full(round(batch), 50.0)
             view = View(float(now_s), 0, 0, now_s, 4000, some, some, some, *(3 * [nothing]), *(4 * [nothing]))
-            steering.prices = steering.prices or steering.renewed(0.0)
+            steering.prices = steering.prices or steering.renewed(float(len(batches)))
             lowest = steering.floor(view, steering.prices)
         return lowest
 
-    assert lowest_that_is_left([45.0] * 30) == 0, "three quarters of what it can hold, but steady"
-    assert lowest_that_is_left([1.5 * each for each in range(31)]) == 2, "as large, and soon full"
-    assert lowest_that_is_left([60.0] * 30) == 2, "full"
+    assert lowest_that_is_left([40.0] * 30, 40.0) == 0, "two thirds of what it can hold, and steady"
+    assert lowest_that_is_left([2.0 * each for each in range(29)], 40.0) == 2, "soon full, and more come than go"
+    assert lowest_that_is_left([2.0 * each for each in range(29)], 0.5) == 0, "it empties at any clock"

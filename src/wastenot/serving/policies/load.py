@@ -6,6 +6,8 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from wastenot.serving.simulation.policy import View
 
 MEMORY_S = 60.0
@@ -35,6 +37,7 @@ class Load:
     outputs: deque[float] = field(default_factory=lambda: deque(maxlen=4 * SAMPLE))
     ratio: float = 1.0
     spread: float = 0.0
+    _times_s: deque[float] = field(default_factory=lambda: deque(maxlen=2 * SAMPLE))
     _count: float = 0.0
     _since_s: float = 0.0
     _last_s: float = -1.0
@@ -55,6 +58,7 @@ class Load:
             self._decay(view.now_s)
             self._count += come
             self._last_s = float(arrivals.max())
+            self._times_s.extend(np.sort(arrivals[new]).tolist())
             self.prompts.extend(view.waiting_prompt[new].tolist())
             self.outputs.extend(view.waiting_output[new].tolist())
         self._see_running(view)
@@ -65,6 +69,10 @@ class Load:
         self._decay(now_s)
         known_s = MEMORY_S * (1 - math.exp(-max(now_s, 1e-3) / MEMORY_S))
         return max(self._count, 0.1) / max(known_s, 5.0)
+
+    def latest_per_s(self, now_s: float) -> float:
+        """Arrivals in a second among the latest: soon right where the rate rises, and rough."""
+        return len(self._times_s) / max(now_s - self._times_s[0], 1e-3) if self._times_s else 0.0
 
     def _decay(self, now_s: float) -> None:
         self._count *= math.exp(-(now_s - self._since_s) / MEMORY_S)
