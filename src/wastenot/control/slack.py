@@ -28,7 +28,7 @@ _RAISED = 2.0  # times what one is behind, as its time may follow its clock by h
 _LONGER, _SURE = 0.002, 3.0  # of an iteration, and standard errors, beyond which it has become longer by lower clocks
 _CORRELATED = 1.3 / 0.7  # times the variance of a mean, as neighbours are alike
 _WAIT = (
-    50  # iterations after clocks were raised because of the whole iteration, twice as many each time that it happens soon
+    50  # iterations after clocks were raised because of the whole iteration; twice as many each time that it happens soon
 )
 _SOON = 4  # of these waits
 

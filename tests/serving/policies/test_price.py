@@ -154,7 +154,8 @@ def test_a_batch_that_is_soon_full_raises_the_clock_only_where_the_lowest_cannot
         steering, nothing = _Steering(engine, DEADLINES), np.empty(0)
         came_s = np.arange(0.0, len(batches), 1 / rate_per_s)
         some = np.full(len(came_s), 50.0)
-        steering.load.see(View(float(len(batches)), 0, 0, 0, 4000, *(6 * [nothing]), some, some, 5 * some, came_s))
+        none = nothing, nothing, nothing
+        steering.load.see(View(float(len(batches)), 0, 0, 0, 4000, *none, *none, some, some, 5 * some, came_s))
         for now_s, batch in enumerate(batches):
             some = np.full(round(batch), 50.0)
             view = View(float(now_s), 0, 0, now_s, 4000, some, some, some, *(3 * [nothing]), *(4 * [nothing]))
