@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def test_plans_for_stragglers_are_done_in_time_as_often_as_promised():
     profile = _profile(0.004)
     settings = [Setting(2000.0 - 100.0 * each) for each in range(CLOCKS)]
     labelled = {
-        key: choice([(time_s, energy_j, settings[label]) for time_s, energy_j, label in listed_ways(each)])
+        key: choice([(time_s, energy_j, settings[cast("int", label)]) for time_s, energy_j, label in listed_ways(each)])
         for key, each in profile.ways.items()
     }
     made = plan_pipeline(replace(profile, ways=labelled), SCHEDULE)
