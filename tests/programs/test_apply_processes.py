@@ -16,6 +16,7 @@ PYTHON = sys.executable
 JOB = (PYTHON, "-m", "testbed.stand_in.job")
 COARSELY = ("--step", "0.02")  # where many iterations are waited for
 TRAINING = str(Path(__file__).parents[2] / "testbed" / "training_job.py")
+DDP = str(Path(TRAINING).with_name("ddp_job.py"))
 SLEEP = (PYTHON, "-c", "import time; print('slept', flush=True); time.sleep(2)")
 
 
@@ -307,6 +308,18 @@ class TestTraining:
         assert out.startswith("their own\n") and summary["ended"] == "job ended"
         # The first is not seen, as its model is only found at its end; they are counted from 0.
         assert summary["status"]["iteration"] == steps - 2
+
+    @pytest.mark.slow  # two processes that import PyTorch; what is decided is tested without (test_slack.py)
+    def test_the_faster_gpu_of_a_ddp_job_runs_at_lower_clocks_than_the_one_it_waits_for(self, machine, plan):
+        torchrun = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", DDP, str(self.STEP_S))
+        process = machine.start("apply", plan, "--all", "--out", "summary.json", "--", *torchrun, OMP_NUM_THREADS="1")
+        machine.wait_for_status(lambda status: any("wait for the slowest" in each["text"] for each in status["events"]))
+        machine.wait_for_clock(PLANNED_MHZ, 0)
+        assert machine.core_mhz(1) < PLANNED_MHZ
+        machine.enough()
+        _, summary = self.finished(machine, process)
+        [lowered, *_] = [each["text"] for each in summary["status"]["events"] if "wait for the slowest" in each["text"]]
+        assert "GPU 1 by" in lowered and "GPU 0" not in lowered
 
 
 def children(process):
