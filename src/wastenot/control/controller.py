@@ -182,18 +182,12 @@ class Controller(ClockDriver):
             return
         self._now_s = max(self._now_s, now_s)
         segments = [segment for rung in self.schedule.rungs for segment in rung.segments]
+        why = ""
         if len(segments) > len(self.schedule.rungs) or any(each.memory_mhz is not None for each in segments):
             why = "only plans of core clocks and power limits for whole iterations can be guarded by memory traffic"
-        else:
-            why = self._by_proxy(self.schedule.max_slowdown, now_s)
-        if why:
-            self._unguarded(why, now_s)
-            return
-        self._restrict()
-        self._tell("note", "no iterations were reported: progress is followed by memory traffic, as a proxy")
+        self._by_proxy(self.schedule.max_slowdown, now_s, why)
 
     def _restrict(self) -> None:
-        """Keep the slowdown by as much more strictly as the proxy may be off; not at all without one."""
         error = 0.0 if self.proxy is None else self.proxy.error
         self._guard = Guard(self.schedule.max_slowdown, error)
         self._ladder = Ladder(self.schedule.rungs, math.expm1(self._guard.limit))

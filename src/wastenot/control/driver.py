@@ -196,6 +196,9 @@ class ClockDriver(ABC):
     def _unguarded(self, why: str, now_s: float) -> None:  # noqa: B027
         """Nothing shows progress."""
 
+    def _restrict(self) -> None:  # noqa: B027
+        """Keep the slowdown by as much more strictly as the proxy may be off; not at all without one."""
+
     def _start_over(self, now_s: float) -> None:  # noqa: B027
         """At the default clocks, as what was seen so far is not what runs."""
 
@@ -289,19 +292,28 @@ class ClockDriver(ABC):
 
     # ---- by proxy --------------------------------------------------------------------------------------------
 
-    def _by_proxy(self, max_slowdown: float, now_s: float) -> str:
-        """Follow the program by its traffic from now on; why that cannot be, empty where it can."""
+    def _by_proxy(self, max_slowdown: float, now_s: float, why: str = "") -> None:
+        """Follow the program by its traffic from now on, unless that may not be, with ``why``, or cannot be."""
+        why = why or self._why_no_proxy(max_slowdown)
+        if why or self.traffic is None:
+            self._unguarded(why, now_s)
+            return
+        self.units = Units(self.traffic, now_s)
+        self.traffic.learns = False
+        self._restrict()
+        self._tell("note", "no iterations were reported: progress is followed by memory traffic, as a proxy")
+
+    def _why_no_proxy(self, max_slowdown: float) -> str:
+        """Why a slowdown cannot be kept by traffic; empty where it can, and then how far that may be off is known."""
         if self.traffic is None or not self.traffic.known:
             return "the GPU reports no memory traffic, as NVIDIA's do from Hopper on"
         self.proxy = learned(self.gpus[0].identity)
-        if self.proxy.error >= math.log1p(max_slowdown):
-            allowed = f"{percent(max_slowdown, 1)} of slowdown" if max_slowdown > 0.0 else "no slowdown"
-            known = f"by {self.proxy.jobs} jobs" if self.proxy.jobs else "which is assumed"
-            off = f"progress by memory traffic may be off by {percent(self.proxy.error, 1)} ({known})"
-            return f"{off}, and {allowed} is allowed"
-        self.units = Units(self.traffic, now_s)
-        self.traffic.learns = False
-        return ""
+        if self.proxy.error < math.log1p(max_slowdown):
+            return ""
+        allowed = f"{percent(max_slowdown, 1)} of slowdown" if max_slowdown > 0.0 else "no slowdown"
+        known = f"by {self.proxy.jobs} jobs" if self.proxy.jobs else "which is assumed"
+        off = f"progress by memory traffic may be off by {percent(self.proxy.error, 1)} ({known})"
+        return f"{off}, and {allowed} is allowed"
 
     def _follow(self, traffic: Traffic, now_s: float) -> None:
         """Take a sample of the traffic, and what follows from it."""

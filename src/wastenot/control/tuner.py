@@ -202,19 +202,13 @@ class Tuner(ClockDriver):
         """Go by no iterations, as none are expected any more: nothing can be compared."""
         if self.controller is not None:
             self.controller.hold(now_s)
-            return
-        why = self._by_proxy(self.max_slowdown, now_s)
-        if why:
-            self._unguarded(why, now_s)
-            return
-        self._restrict()
-        self._tell("note", "no iterations were reported: progress is followed by memory traffic, as a proxy")
+        else:
+            self._by_proxy(self.max_slowdown, now_s)
 
     def _unguarded(self, why: str, now_s: float) -> None:
         self._give_up(f"no iterations were seen, so nothing can be compared: {why}", now_s)
 
     def _restrict(self) -> None:
-        """Keep the slowdown by as much more strictly as the proxy may be off; not at all without one."""
         error, search = 0.0 if self.proxy is None else self.proxy.error, self.search
         self.search = SettingSearch(search.ladders, self.max_slowdown, search.tolerance, self._seed, error)
         self._guard = Guard(self.max_slowdown, error)
