@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,7 +42,8 @@ def test_the_program_for_torch_runs_as_it_stands(tmp_path):
 
 @pytest.mark.slow  # importing Megatron takes half a minute
 def test_megatrons_own_schedule_runs_a_plan(tmp_path):
-    pytest.importorskip("megatron.core")
+    if not find_spec("megatron"):  # importing it here, beside other tests' modules, is not what is tested
+        pytest.skip("no Megatron-LM")
     planned(made_profile(2, forward_s=0.02), 4, slower=0.1).write(tmp_path / "pipeline.json")
     out = _both_ranks(tmp_path, str(ROOT / "testbed" / "megatron_stage.py"), block("def watch_megatron"), "10")
     assert [line.split()[:3] for line in out] == [["0", "True", "0"], ["1", "True", "0"]]
