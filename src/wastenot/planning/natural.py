@@ -2,7 +2,9 @@
 
 A GPU went through these clocks by itself; a plan from them is of caps that could be set if one were allowed to. A cap
 within the range that a kernel was seen at makes it run at that clock; one above the clock that the kernel has by itself
-changes nothing. Below the range nothing is known, and no cap is offered.
+changes nothing. Below the range a kernel counts with the most that physics allows, so that one that was hardly seen at other
+clocks stands in the way of no cap for all: as many cycles as at its lowest clock, at the power that it drew there. By itself
+such a cap is never worth it.
 
     log time   ╲            a cap's time is the time at auto times a ratio of the curve,
                  ╲·____     so that errors of its level cancel
@@ -102,8 +104,7 @@ def _kernel(sweep: Sweep, index: int, auto: BoolArray, grid: FloatArray) -> _Ker
     known = clocks[np.isfinite(clocks)]
     auto_mhz = float(known.mean()) if len(known) else float(knots.max(initial=0.0))
     low, high = (knots[0], knots[-1]) if len(knots) else (np.inf, -np.inf)
-    seen_at = (grid >= low - _SAME_MHZ) & (grid <= high + _SAME_MHZ)
-    caps = grid[seen_at | (grid >= auto_mhz - _SAME_MHZ)]
+    caps = grid[(grid <= high + _SAME_MHZ) | (grid >= auto_mhz - _SAME_MHZ)]
     below = caps < auto_mhz - _SAME_MHZ
     weights = np.zeros((1 + len(caps), len(knots)))
     log_time, log_power = np.zeros(1 + len(caps)), np.zeros(1 + len(caps))
@@ -113,6 +114,7 @@ def _kernel(sweep: Sweep, index: int, auto: BoolArray, grid: FloatArray) -> _Ker
         moved = weights[1:] - (_interpolation(np.array([auto_mhz]), knots) if anchored else 0.0)
         weights[1:] = np.where(below[:, None], moved, 0.0)
         log_time, log_power = weights @ np.log(time), weights @ np.log(power)
+        log_time[1:][below] += np.log(np.maximum(low / caps[below], 1.0))
     level = np.concatenate([[True], ~below | anchored])  # rows that hold the level of auto, errors included
     time_s = np.exp(log_time) * np.where(level, auto_s, 1.0)
     power_w = np.exp(log_power) * np.where(level, auto_j / auto_s, 1.0)

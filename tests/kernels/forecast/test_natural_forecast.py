@@ -55,15 +55,18 @@ def test_savings_within_the_range_seen_are_stated_by_slowdown(predicted):
     assert 1350 < predicted.natural.low_mhz < 1440 and predicted.natural.high_mhz == 1980.0
 
 
-def test_no_cap_lies_below_the_clocks_that_a_kernel_was_seen_at_or_changes_anything_above_its_own(study):
+def test_a_cap_changes_nothing_above_a_kernels_own_clock_and_the_most_below_those_seen(study):
     curves = read_curves(study)
     names = [curve.kernel for curve in curves]
     known = know(curves, names, 5, 0)
     caps = caps_in_range(known.curves)
     time_s, energy_j = cap_costs(known.curves, 2, np.ones(len(names)), np.full(len(names), 500.0), 1.01)
     for index, curve in enumerate(curves):
-        outside = (caps < curve.core_mhz[0] - 1.0) | (caps >= curve.auto.core_mhz - 1.0)
-        assert (time_s[index, 1:][outside] == 1.0).all() and (energy_j[index, 1:][outside] == 500.0).all()
+        above, below = caps >= curve.auto.core_mhz - 1.0, np.flatnonzero(caps < curve.core_mhz[0] - 1.0)
+        assert (time_s[index, 1:][above] == 1.0).all() and (energy_j[index, 1:][above] == 500.0).all()
+        if len(below):
+            cycles, power_w = time_s[index, 1:] * caps, energy_j[index, 1:] / time_s[index, 1:]
+            assert cycles[below] == pytest.approx(cycles[below[-1]]) and power_w[below] == pytest.approx(power_w[below[-1]])
         assert (time_s[index, 1:] >= 1.0 - 1e-12).all()
 
 

@@ -131,7 +131,7 @@ class NaturalForecast:
         locked_power_sd: assumed uncertainty of power at a locked clock, see :mod:`wastenot.kernels.forecast.natural`.
         within_range: caps within that range, one for each kernel, by slowdown.
         without: the same forecast from the default clocks alone.
-        one_cap: one cap for all kernels, by slowdown; empty where no clock was seen for all of them.
+        one_cap: one cap for all kernels, by slowdown; below the clocks that one was seen at, at the most that physics allows.
     """
 
     low_mhz: float
@@ -362,7 +362,6 @@ def _within_range(
     changes = np.empty((len(bounds), known.draws, 2))
     caps = np.append(np.inf, caps_in_range(known.curves))  # the first is none
     for_all = np.empty((len(bounds), known.draws, 3))
-    seen_by_all = caps >= max(curve.low_mhz for curve in known.curves)
     for draw in range(known.draws):
         time_s, energy_j = cap_costs(known.curves, draw, observed.time_s, observed.power_w, float(known.locked_power[draw]))
         for row, bound in enumerate(bounds):
@@ -370,8 +369,7 @@ def _within_range(
             for place, each in enumerate((energy_j, time_s)):
                 changes[row, draw, place] = count @ each[kernels, option] / (count @ each[:, 0]) - 1.0
             whole_j, whole_s = (count @ each / (count @ each[:, 0]) - 1.0 for each in (energy_j, time_s))
-            allowed = seen_by_all & (whole_s <= bound + _SAME_TIME)
-            one = int(np.where(allowed, whole_j, np.inf).argmin())
+            one = int(np.where(whole_s <= bound + _SAME_TIME, whole_j, np.inf).argmin())
             for_all[row, draw] = whole_j[one], whole_s[one], caps[one]
     return NaturalForecast(
         low_mhz=min(curve.low_mhz for curve in known.curves),
@@ -386,7 +384,6 @@ def _within_range(
         one_cap=tuple(
             RangeForecast(bound, _quantiles(part[:, 0]), _quantiles(part[:, 1]), cap if math.isfinite(cap) else None)
             for bound, part, cap in zip(bounds, for_all, np.median(for_all[:, :, 2], axis=1).tolist(), strict=True)
-            if seen_by_all[1:].any()
         ),
     )
 

@@ -58,11 +58,14 @@ class RelativeCurve:
     auto_mhz: float
 
     def at(self, core_mhz: FloatArray, draw: int) -> tuple[FloatArray, FloatArray]:
-        """Logarithms of time and power over those at auto, under caps of at least the lowest clock seen; shapes (caps,)."""
+        """Logarithms of time and power over those at auto, under caps; shapes (caps,).
+
+        Below the lowest clock seen they are the most that physics allows: as many cycles as there, at the power drawn there.
+        """
         weights = hat_weights(self._clipped(np.minimum(core_mhz, self.auto_mhz)), self.log_mhz)
         capped = core_mhz < self.auto_mhz - _SAME_MHZ
         return (
-            np.where(capped, weights @ self.log_time[draw], 0.0),
+            np.where(capped, weights @ self.log_time[draw] + np.log(np.maximum(self.low_mhz / core_mhz, 1.0)), 0.0),
             np.where(capped, weights @ self.log_power[draw], 0.0),
         )
 
@@ -127,8 +130,7 @@ def cap_costs(
 ) -> tuple[FloatArray, FloatArray]:
     """What caps within the range seen cost in one draw: time and energy of a call of each kernel.
 
-    Both are of shape (kernels, 1 + caps); option 0 is auto. Caps that a kernel was not seen at stand as auto, which no plan
-    gains by.
+    Both are of shape (kernels, 1 + caps); option 0 is auto.
 
     Args:
         curves: of each kernel.
@@ -141,10 +143,9 @@ def cap_costs(
     time = np.tile(time_s[:, None], (1, 1 + len(caps)))
     power = np.tile(power_w[:, None], (1, 1 + len(caps)))
     for kernel, curve in enumerate(curves):
-        inside = np.flatnonzero((caps >= curve.low_mhz - _SAME_MHZ) & (caps < curve.auto_mhz - _SAME_MHZ))
-        log_time, log_power = curve.at(caps[inside], draw)
-        time[kernel, 1 + inside] *= np.exp(log_time)
-        power[kernel, 1 + inside] *= np.exp(log_power) * locked
+        log_time, log_power = curve.at(caps, draw)
+        time[kernel, 1:] *= np.exp(log_time)
+        power[kernel, 1:] *= np.exp(log_power) * np.where(caps < curve.auto_mhz - _SAME_MHZ, locked, 1.0)
     return time, time * power
 
 

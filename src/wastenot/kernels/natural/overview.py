@@ -29,7 +29,8 @@ BOUNDS = (0.0, 0.02, 0.05)
 """Slowdowns that plans and forecasts are made for."""
 
 CANNOT_TELL = (
-    "Clocks below those seen: nothing was measured there, and forecasts for them rely on a model.",
+    "Clocks below those seen: nothing was measured there, and forecasts for them rely on a model; under one cap for all, a "
+    "kernel counts there with the most time and power that physics allows.",
     "Memory clocks: the GPU does not change them by itself.",
     "How a locked clock differs from the same clock under the regulator: time is counted in cycles and should be the same; "
     "power is assumed to be the same within half a per cent. Only setting clocks would show it.",

@@ -94,9 +94,9 @@ def curves_figure(overview: NaturalOverview) -> Figure:
 
 
 def _whole_rows(overview: NaturalOverview) -> list[dict[str, Any]]:
-    """All kernels together under one cap, within the clocks that all were seen at; the caps of plans are among these."""
+    """All kernels together under one cap; the caps of plans are among these."""
     pairs = [(each, overview.curves[each.kernel]) for each in overview.kernels]
-    low, high = max(float(curve.core_mhz[0]) for _, curve in pairs), max(each.auto_mhz for each, _ in pairs)
+    low, high = min(float(curve.core_mhz[0]) for _, curve in pairs), max(each.auto_mhz for each, _ in pairs)
     caps = [plan.cap_mhz for plan in overview.plans if plan.granularity == "iteration" and plan.cap_mhz is not None]
     if low >= high:
         return []
@@ -104,8 +104,9 @@ def _whole_rows(overview: NaturalOverview) -> list[dict[str, Any]]:
     time, energy = np.zeros(len(clocks)), np.zeros(len(clocks))
     for kernel, curve in pairs:
         capped = np.minimum(clocks, min(kernel.auto_mhz, float(curve.core_mhz[-1])))
-        seconds = kernel.count * curve.time_at(capped)
-        time, energy = time + seconds, energy + seconds * curve.power_at(capped)
+        seen = np.maximum(capped, curve.core_mhz[0])
+        seconds = kernel.count * curve.time_at(seen) * seen / capped  # below the clocks seen, the most that physics allows
+        time, energy = time + seconds, energy + seconds * curve.power_at(seen)
     power = energy / time
     return [
         {
