@@ -18,7 +18,7 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.torch import devices as torch_devices
 from wastenot.devices.torch.launcher import Program, TorchLauncher, copies_of
 from wastenot.devices.torch.task_run import GpuRun, Launch
-from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.kernel import Call, KernelSpec
 from wastenot.workloads.operations import prepared_call
 from wastenot.workloads.parts import Parts
 
@@ -207,6 +207,8 @@ def test_buffers_outgrow_the_cache_within_memory():
     assert copies_of(small, l2, 1 << 20) == 1
     assert copies_of(small, l2, 0, 24) == 24 and copies_of(small, 3 << 20, 0, 24) == 1
     assert copies_of(UNKNOWN.steps[0][0], l2, 0) == 1
+    large = replace(small, call=Call("aten.nll_loss_forward.default", '{"storages": [2097152000, 131072]}'))  # touches little
+    assert copies_of(large, l2, 80 << 30) == 24 and copies_of(large, l2, 0) == copies
 
 
 def test_calls_go_through_the_buffers_in_turn(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -30,6 +31,11 @@ class Call:
 
     op: str
     arguments: str
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Size of its arguments, of which it may touch a small part; 0 where they do not say."""
+        return sum(json.loads(self.arguments).get("storages", ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,8 @@ def copies_of(kernel: KernelSpec, l2_bytes: int, free_bytes: int, times: int | N
         return 1
     copies = math.ceil(_CACHES * l2_bytes / kernel.bytes_moved)
     if free_bytes:
-        copies = min(copies, int(_MEMORY_FRACTION * free_bytes / kernel.bytes_moved))
+        held = 0 if kernel.call is None else kernel.call.buffer_bytes
+        copies = min(copies, int(_MEMORY_FRACTION * free_bytes / max(kernel.bytes_moved, held)))
     return max(1, min(copies, _MOST_COPIES if times is None else min(times, _MOST_COPIES)))
 
 

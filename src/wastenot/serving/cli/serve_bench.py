@@ -165,6 +165,8 @@ def _announcement(bench: ServerBench, why_none: str) -> list[str]:
     else:
         real = "" if meter.evidence == "measured" else f" ({meter.evidence})"
         lines.append(f"  energy of {counted(meter.gpus, 'GPU')} ({meter.gpu}) by {meter.name}{real}")
+        if meter.evidence == "simulated":
+            lines.append("  the server does not run on the simulated GPU: its power is that of an idle one, not the server's")
     return lines
 
 
@@ -195,14 +197,16 @@ def _next(outcome: ServerSweepOutcome, study: str | None) -> list[str]:
 
     stable = [point for point in outcome.points if point.is_stable]
     if not stable:
-        return ["no point is stable: send more concurrent requests, measure for longer, or check the server's own limits"]
+        few = "if too few ran, send more requests at once; if the server is too slow for the load, shorter prompts and answers"
+        return [f"no point is stable, and nothing can be recommended: {few} (--prompt-tokens, --output-tokens)"]
     if study is None:
         return ["to keep these points and add to them: --study FILE"]
     if all(point.energy_per_token_j is None for point in stable):
         return []
     held = ServingStore(open_study(study)).points(stable_only=True)
     task = f" --task {shlex.quote(stable[0].task)}" if len({point.task for point in held}) > 1 else ""
-    return [f"next: wastenot serve recommend {study} --itl {_deadline(stable)}{task}"]
+    recommend = f"wastenot serve recommend {study} --itl {_deadline(stable)}{task}"
+    return [f"next: {recommend} (joules per request: --unit request)"]
 
 
 def _deadline(points: Sequence[ServingPoint]) -> str:

@@ -144,7 +144,7 @@ def server_gpus(
         try:
             names = visible_names()
         except (DeviceError, MissingExtraError) as error:
-            return (), str(error)
+            return (), f"{str(error).partition(';')[0]}; where its GPUs are elsewhere, give their meter: --meter URL"
         if len(names) > 1:
             raise BadInputError(
                 f"--device: this machine has {len(names)} GPUs; name those that serve the model: --device {names[0]}"

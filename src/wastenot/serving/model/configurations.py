@@ -83,7 +83,9 @@ class Only:
             kept = tuple(each for each in kept if each.gpus <= most)
             if not kept:
                 raise BadInputError(f"`gpus` {self.gpus}: the smallest configuration has {least}")
-        tasks = dict.fromkeys(each.task for each in kept)
+        tasks = dict.fromkeys(each.task for each in kept if each.is_stable)  # nothing is recommended of the others
+        if len(tasks) == 1:
+            return tuple(each for each in kept if each.task in tasks)
         if len(tasks) > 1:
             raise BadInputError(
                 f"`task`: these are of several loads, whose tokens cost different amounts; give one of {_some(tasks)}"
@@ -109,7 +111,7 @@ def _kept(
 def _some(names: dict[str, None]) -> str:
     listed = list(names)
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more
+    return ", ".join(f'"{name}"' if "," in name else name for name in listed[:_SHOWN]) + more
 
 
 def at_other_clocks(
