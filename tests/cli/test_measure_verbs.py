@@ -98,12 +98,14 @@ def test_run_does_everything(toy, monkeypatch):
     )
     ran = toy(*command)
     assert ran.code == 0, ran.err
+    assert "Each kernel, and other objectives: -v" in ran.out and "Objective" not in ran.out
     assert "\nToday     " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out
     assert {path.name for path in folder.iterdir()} == {"study.db", "plan.json"}
     (given,) = report.call_args_list
     assert given.args[1] == Path("all/report.html") and given.kwargs["figures"] == Path("all/figures")
     assert given.kwargs["plan"] == Path("all/plan.json")
     report.return_value[0].touch()
+    assert "Objective" in toy(*command, "-v").out
     document = json.loads(toy(*command, "--json").out)
     assert all((toy.folder / file).is_file() for file in document["files"]) and len(document["files"]) == 3
     assert document["sweep"]["measured"] == 0 and document["sweep"]["found"] > 0

@@ -83,7 +83,8 @@ def test_what_is_said_of_it():
     rehearsed = reached(Rehearsed(PLANNED, ["forward:11"], gpus=2), ["iteration", "forward", "forward:0"], 4, gpus=2)
     rehearsed.saw(Seen(layers=1), None)
     seen = rehearsed.so_far(1234)
-    assert seen_text(seen) == "4 and 4 iterations of 20 ms; passes: forward 8; 1 layer; clocks were requested 1,234 times"
+    rest = "passes: forward 8; 1 layer; clocks were requested 1,234 times"
+    assert seen_text(seen) == f"4 and 4 iterations of 20 ms (median of the latest); {rest}"
     first, second, third, last = rehearsal_lines(status(rehearsal=seen))
     assert "simulated" in first and "Savings were not measured" in first and second.endswith(seen_text(seen))
     assert third.startswith("never seen: loss, backward and 2 turns of layers (forward:11, …). ")

@@ -207,7 +207,9 @@ def test_buffers_outgrow_the_cache_within_memory():
     assert copies_of(small, l2, 1 << 20) == 1
     assert copies_of(small, l2, 0, 24) == 24 and copies_of(small, 3 << 20, 0, 24) == 1
     assert copies_of(UNKNOWN.steps[0][0], l2, 0) == 1
-    large = replace(small, call=Call("aten.nll_loss_forward.default", '{"storages": [2097152000, 131072]}'))  # touches little
+    large = replace(
+        small, call=Call("aten.nll_loss_forward.default", '{"storages": [2097152000, 131072]}')
+    )  # touches little
     assert copies_of(large, l2, 80 << 30) == 24 and copies_of(large, l2, 0) == copies
 
 

@@ -51,7 +51,7 @@ class ApplicableRow(Part):
         late_time_change: what slow switches leave of ``time_change``: that of the schedule less the plan's; ``None`` where
             nothing changes, or there is no schedule.
         late_energy_change: likewise.
-        fits: whether nothing changes, or a schedule does as well as the plan.
+        fits: whether nothing changes, or a schedule does as well as the plan, and better than one setting for all.
         setting: where nothing changes, the clocks to set, else ``None``.
         commands: that set them, where the device's vendor is known.
         reason: why there is no plan, else ``None``.
@@ -129,7 +129,22 @@ def find_applicable(
             rows.append(_no_plan(granularity, error.reason))
         except BadInputError as error:
             rows.append(_no_plan(granularity, str(error)))
+    rows[1:-1] = [_unless_as_well(row, rows[-1]) for row in rows[1:-1]]
     return Applicable(switching=switching, rows=tuple(rows))
+
+
+def _unless_as_well(row: ApplicableRow, one: ApplicableRow) -> ApplicableRow:
+    """A row that does not fit where one setting saves as much, slow switches included, and takes as long."""
+    if not row.fits or row.setting is not None or one.setting is None:
+        return row
+    energy, time = (
+        [(change or 0.0) + (late or 0.0) for change, late in changes]
+        for changes in (
+            [(each.energy_change, each.late_energy_change) for each in (row, one)],
+            [(each.time_change, each.late_time_change) for each in (row, one)],
+        )
+    )
+    return row.model_copy(update={"fits": energy[1] > energy[0] or time[1] > time[0] + NEAR})
 
 
 def _coarser(plan: Plan) -> tuple[Granularity, ...]:

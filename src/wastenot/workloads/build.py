@@ -58,6 +58,11 @@ def run_named(name: str) -> ModelRun | None:
         return None
 
 
+def run_description(run: ModelRun) -> str:
+    """What is run, such as ``llama-8b, one training iteration of 40 × 1,024 tokens, bf16, flash attention``."""
+    return _description(find_model(run.model), run.shape)
+
+
 def _description(model: Model, shape: Shape) -> str:
     tokens = {
         "training": f"one training iteration of {shape.batch:,} × {shape.sequence:,} tokens",
@@ -67,4 +72,5 @@ def _description(model: Model, shape: Shape) -> str:
     degree = shape.tensor_parallel
     shared = f", one of {degree} tensor-parallel GPUs" if degree > 1 else ""
     also = ", also sequence-parallel" if shape.sequence_parallel else ""
-    return f"{model.name}, {tokens}, {shape.dtype}, {shape.attention} attention{shared}{also}"
+    optimizer = "" if shape.phase != "training" else f", {'no' if shape.optimizer == 'none' else shape.optimizer} optimizer"
+    return f"{model.name}, {tokens}, {shape.dtype}, {shape.attention} attention{optimizer}{shared}{also}"

@@ -251,7 +251,9 @@ def _rehearsed_panels(summary: Summary, rehearsal: Rehearsal) -> tuple[Panel, ..
     seen = Panel(
         "What the hooks saw",
         counted(max(rehearsal.iterations), "iteration"),
-        "none twice" if took_s is None else f"of {quantity(1e3 * took_s, 'ms', 3)} each, as the program runs here.",
+        "none twice"
+        if took_s is None
+        else f"of {quantity(1e3 * took_s, 'ms', 3)}, the median of the latest, as the program runs here.",
         lines=(*passes, Line("Layers", "not known" if rehearsal.layers is None else f"{rehearsal.layers:,}")),
     )
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"

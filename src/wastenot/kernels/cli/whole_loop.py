@@ -27,6 +27,7 @@ from wastenot.terminal.options import (
 
 if TYPE_CHECKING:
     from wastenot.kernels.page.provenance import Files
+    from wastenot.meters.tasks import WorkloadTasks
     from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
@@ -56,12 +57,15 @@ def run(
     price_options: PriceOptions,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
+    in_full: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also show every kernel, other objectives, and all numbers.")
+    ] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Sweep, plan, compare, validate and report in one go.
 
-    First prints how long it will take. Resumes an interrupted sweep.
+    First prints what is run and how long it will take. Resumes an interrupted sweep.
     """
     from wastenot.core.values import as_values
     from wastenot.kernels import verbs as api
@@ -90,6 +94,7 @@ def run(
     command = typed_command(str(study))
 
     def begin(sweep: Estimate) -> None:
+        _say_what(tasks)
         announce(sweep, *again, shorter=_SHORTER, then_s=_THEN_S)
         create_folder(folder)  # only now: what cannot be swept leaves none behind
 
@@ -111,8 +116,6 @@ def run(
                 plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
         plan.write(folder / "plan.json")
         comparison = compare_with(planner, as_measured=as_measured)
-        if not as_json:
-            _show(plan, comparison, price, folder)
         pages = api.report(
             study, folder / "report.html", plan=folder / "plan.json", figures=folder / "figures", price=price,
             planner=planner, command=command,
@@ -125,18 +128,32 @@ def run(
             "comparison": as_values(comparison),
         })  # fmt: skip
     else:
-        typer.echo("\n" + "\n".join([*chain(*ending(plan, _files(folder))), _next(plan, folder, device)]))
+        _show(plan, comparison, price, folder, device, in_full=in_full)
 
 
-def _show(plan: Plan, comparison: Comparison, price: Price, folder: Path) -> None:
+def _say_what(tasks: WorkloadTasks) -> None:
+    from wastenot.terminal.output import say
+    from wastenot.workloads.build import run_description
+
+    if tasks.run is not None:
+        say(f"{run_description(tasks.run)} (to change: --phase, --batch, --sequence, --attention, --optimizer, …)")
+
+
+def _show(plan: Plan, comparison: Comparison, price: Price, folder: Path, device: str, *, in_full: bool) -> None:
     from wastenot.kernels.cli.plan import comparison_text, plan_text
     from wastenot.kernels.cli.validate import measured_beside_promised
     from wastenot.terminal.output import console
+    from wastenot.terminal.tables import Group, Paragraph, headline
 
-    console().print(plan_text(plan, price, _files(folder), in_full=True))
-    if plan.validation is not None:
-        console().print("", measured_beside_promised(plan), sep="\n")
-    console().print("", comparison_text(comparison), sep="\n")
+    if not in_full:
+        head = headline(plan.workload, plan.device, plan.origin, "")
+        console().print(Group(Paragraph(head), "Each kernel, and other objectives: -v"))
+    else:
+        console().print(plan_text(plan, price, _files(folder), in_full=True))
+        if plan.validation is not None:
+            console().print("", measured_beside_promised(plan), sep="\n")
+        console().print("", comparison_text(comparison), sep="\n")
+    typer.echo("\n" + "\n".join([*chain(*ending(plan, _files(folder))), _next(plan, folder, device)]))
 
 
 def _files(folder: Path) -> Files:
@@ -240,6 +257,7 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
         whole.append(f"{'Promised' if today.whole else 'At most '}  {saved}{bound}{allowed}")
     if headline.source == "validation":
         verdict = (limit_verdict(plan) or "no slowdown limit was set").partition(":")[0]
-        saved = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
-        whole.append(f"Verdict   {verdict}: {saved}{bound} ({plan.origin})")
+        less = expected is not None and headline.energy_change > expected.energy_change_interval[1]
+        saved = f"{percent(-headline.energy_change)} saved{', less than promised' if less else ''}"
+        whole.append(f"Verdict   {verdict}: {saved}, time {change(headline.time_change)}{bound} ({plan.origin})")
     return now, whole

@@ -166,7 +166,9 @@ def _announcement(bench: ServerBench, why_none: str) -> list[str]:
         real = "" if meter.evidence == "measured" else f" ({meter.evidence})"
         lines.append(f"  energy of {counted(meter.gpus, 'GPU')} ({meter.gpu}) by {meter.name}{real}")
         if meter.evidence == "simulated":
-            lines.append("  the server does not run on the simulated GPU: its power is that of an idle one, not the server's")
+            lines.append(
+                "  the server does not run on the simulated GPU: its power is that of an idle one, not the server's"
+            )
     return lines
 
 
@@ -197,7 +199,9 @@ def _next(outcome: ServerSweepOutcome, study: str | None) -> list[str]:
 
     stable = [point for point in outcome.points if point.is_stable]
     if not stable:
-        few = "if too few ran, send more requests at once; if the server is too slow for the load, shorter prompts and answers"
+        few = (
+            "if too few ran, send more requests at once; if the server is too slow for the load, shorter prompts and answers"
+        )
         return [f"no point is stable, and nothing can be recommended: {few} (--prompt-tokens, --output-tokens)"]
     if study is None:
         return ["to keep these points and add to them: --study FILE"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import re
@@ -56,16 +57,33 @@ def load_step(target: str) -> Callable[[], object]:
 
 
 def _check_named(name: str, path: Path, function: str) -> None:
-    """Refuse a function whose name is nowhere in the file, before the file runs: it may be a whole training."""
+    """Refuse a function that the file defines nowhere, before the file runs: it may be a whole training."""
     source = path.read_text(encoding="utf-8", errors="replace")
-    if "import *" in source or re.search(rf"\b{re.escape(function)}\b", source):
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except SyntaxError:
+        return  # importing it says where
+    bound = {name for node in nodes for name in _bound_by(node)}
+    if bound & {function, "*"}:
         return
     known = re.findall(r"^def (\w+)", source, re.MULTILINE)
     listed = suggestion(function, known) if known else "it defines none"
     raise BadInputError(
         f"{name}: has no function '{function}'; {listed}. Put one training step into a function without arguments, and what "
-        "prepares it above"
+        "prepares it above; or in your loop: with wn.capture() as captured"
     )
+
+
+def _bound_by(node: ast.AST) -> tuple[str, ...]:
+    """Names that a node may define in its module, and texts that code may define them by."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return (name,)
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Constant(value=str(name)):
+            return (name,)
+        case ast.alias(name=name, asname=other):
+            return (other or name.partition(".")[0],)
+    return ()
 
 
 @contextlib.contextmanager
