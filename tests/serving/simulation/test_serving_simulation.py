@@ -53,7 +53,6 @@ def test_the_cases_drawn_preempt_switch_and_leave_requests_late() -> None:
     runs = [
         simulate(case.requests, case.engine, Whims(len(case.engine.tables.settings), seed), deadlines=case.deadlines)
         for seed, case in ((seed, drawn(seed)) for seed in range(120))
-        if case.first_token_s is None
     ]
     assert sum(run.preemptions.sum() > 0 for run in runs) > 8
     assert sum(run.preemptions.max() > 1 for run in runs) > 1
@@ -96,8 +95,8 @@ def test_a_policy_that_never_changes_its_mind_need_not_be_asked() -> None:
 
     for seed in range(40):
         case = drawn(seed)
-        asked = simulate(case.requests, case.engine, Steady(), first_token_s=case.first_token_s)
-        assert_alike(simulate(case.requests, case.engine, Fixed(0), first_token_s=case.first_token_s), asked)
+        asked = simulate(case.requests, case.engine, Steady())
+        assert_alike(simulate(case.requests, case.engine, Fixed(0)), asked)
 
 
 def test_a_run_is_the_same_without_the_compiler() -> None:
@@ -122,9 +121,7 @@ def test_a_timeline_adds_up_to_the_run(seed: int) -> None:
     case = drawn(seed)
     policy = Whims(len(case.engine.tables.settings), seed)
     for width in (0.004, 0.2, 50.0):
-        run = simulate(
-            case.requests, case.engine, policy, deadlines=case.deadlines, first_token_s=case.first_token_s, timeline_s=width
-        )
+        run = simulate(case.requests, case.engine, policy, deadlines=case.deadlines, timeline_s=width)
         line = run.timeline
         assert line is not None
         assert line.energy_j.sum() == pytest.approx(run.total_energy_j, rel=1e-9)
@@ -132,8 +129,7 @@ def test_a_timeline_adds_up_to_the_run(seed: int) -> None:
         lasted = line.setting_s.sum(axis=1)
         np.testing.assert_allclose(lasted[:-1], line.bin_s, rtol=1e-6)
         assert (len(lasted) - 1) * line.bin_s < run.end_s <= len(lasted) * line.bin_s
-        handed = 0 if case.first_token_s is None else len(case.requests)
-        assert line.tokens.sum() + handed == case.requests.output_tokens.sum()
+        assert line.tokens.sum() == case.requests.output_tokens.sum()
         # Little's law, exact for a run from empty to empty: the requests there = the times that each was there.
         there = float(((line.running + line.waiting) * lasted).sum())
         assert there == pytest.approx(float((run.finish_s - case.requests.arrival_s).sum()), rel=1e-9)
@@ -169,13 +165,8 @@ def test_settings_that_make_no_run_are_said_so(three_clocks: Engine) -> None:
         simulate(one, three_clocks, Fixed(), timeline_s=0.0)
     with pytest.raises(BadInputError, match="must be at least 1"):
         simulate(one, replace(three_clocks, most_running=0), Fixed())
-    with pytest.raises(BadInputError, match="nothing to decode"):
-        simulate(one, three_clocks, Fixed(), first_token_s=np.array([-1.0]))
-    two = Requests(np.array([0.0]), np.array([9]), np.array([2]))
-    with pytest.raises(BadInputError, match="first_token_s"):
-        simulate(two, three_clocks, Fixed(), first_token_s=np.array([1.0]))
     with pytest.raises(BadInputError, match="the policy 'maximum clock' requests setting 3; settings are 0 to 2"):
-        simulate(two, three_clocks, Fixed(3))
+        simulate(one, three_clocks, Fixed(3))
     wild = Whims(7, seed=3)
     with pytest.raises(BadInputError, match="the policy 'whims' requests setting"):
         simulate(Requests(np.arange(50.0), np.full(50, 9), np.full(50, 9)), three_clocks, wild)

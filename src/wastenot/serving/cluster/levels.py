@@ -38,7 +38,6 @@ class Levels:
         power_w: mean, of the whole engine; shape (settings, rates).
         kept: share of each class' requests that keep all deadlines, in the class with the least; shape (settings, rates).
         batch: requests that decode, on average; shape (settings, rates).
-        busy: share of the time that prompts take; shape (settings, rates).
         ttft_s: mean time to the first token; shape (settings, rates).
         tbt_s: mean time between tokens; shape (settings, rates).
     """
@@ -49,7 +48,6 @@ class Levels:
     power_w: FloatArray
     kept: FloatArray
     batch: FloatArray
-    busy: FloatArray
     ttft_s: FloatArray
     tbt_s: FloatArray
 
@@ -101,9 +99,7 @@ def levels(engine: Engine, mix: Mix, deadlines: Deadlines, rate_per_s: FloatArra
     first = prompts.first_tokens(rate, mean_batch, mean_busy)
     between = prompts.between_tokens(rate, mean_batch, token_s, share, decode_s)
     kept = prompts.least_class((1 - first) * (1 - between)) * (1 - np.minimum(full, 1.0))
-    return Levels(
-        engine, mix, rate, power_w, kept, mean_batch, mean_busy, prompts.mean_first_s(rate, mean_batch, mean_busy), token_s
-    )
+    return Levels(engine, mix, rate, power_w, kept, mean_batch, prompts.mean_first_s(rate, mean_batch, mean_busy), token_s)
 
 
 def decode_step_s(engine: Engine, context: float) -> FloatArray:

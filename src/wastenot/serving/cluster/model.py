@@ -227,7 +227,6 @@ class ClusterView:
         missed: of those, the ones that missed a deadline; shape (9,).
         unplaced: requests that wait at the router, since no instance could take them or had room.
         held: these by class as predicted; shape (9,).
-        held_tokens: of their prompts; shape (9,).
         held_late: of those requests, the ones without a first token whose deadline for it is over; shape (9,).
     """
 
@@ -249,7 +248,6 @@ class ClusterView:
     missed: IndexArray
     unplaced: int
     held: IndexArray
-    held_tokens: IndexArray
     held_late: IndexArray
 
 

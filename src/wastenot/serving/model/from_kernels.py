@@ -105,12 +105,6 @@ class StepKernels:
     def _sum(*parts: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
         return sum((time for time, _ in parts), np.zeros(())), sum((energy for _, energy in parts), np.zeros(()))
 
-    def largest(self, size: Size) -> tuple[float, ...]:
-        """The largest sizes that every kernel of a kind is known at."""
-        return tuple(
-            min(float(kernel.knots[axis][-1]) for kernel in self.by_size[size]) for axis in range(_dimensions(size))
-        )
-
     def at_setting(self, setting: Setting, time_s: FloatArray, energy_j: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Steps at a setting: at its clock, or at the one that the power limit leaves.
 

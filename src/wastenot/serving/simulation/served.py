@@ -22,8 +22,7 @@ class Timeline:
         running: requests that decode, on average; shape (bins,).
         waiting: other requests that are there, on average; shape (bins,).
         tokens: made; shape (bins,).
-        mean_gap_s: between two tokens, of those made in the bin; ``nan`` where there are none; shape (bins,).
-        longest_gap_s: likewise the longest; shape (bins,).
+        longest_gap_s: between two tokens, of those made in the bin; shape (bins,).
     """
 
     bin_s: float
@@ -32,7 +31,6 @@ class Timeline:
     running: FloatArray
     waiting: FloatArray
     tokens: IndexArray
-    mean_gap_s: FloatArray
     longest_gap_s: FloatArray
 
     @property

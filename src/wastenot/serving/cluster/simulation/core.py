@@ -125,7 +125,7 @@ def heed_answer(state: State) -> int:
     instance = state.instances[numbers.which]
     layout = state.layouts[instance.layout]
     numbers.asked = 0
-    instance.again_s, instance.hold_s, instance.news = state.answer[1], state.answer[2], 0
+    instance.again_s, instance.news = state.answer[1], 0
     ask_clock(state, instance, layout, int(state.answer[0]))
     return go_on(state, numbers.which, instance, layout, True)
 
@@ -184,7 +184,7 @@ def begin(state: State, number: int, now_s: float) -> None:
     ) = instance.fresh = 0
     instance.events = instance.exempt = instance.late = instance.place = 0
     instance.secured, instance.free, instance.tokens_left = -1, layout.cache_blocks, 0.0
-    instance.news, instance.again_s, instance.hold_s = 1, -np.inf, -np.inf
+    instance.news, instance.again_s = 1, -np.inf
     for residue in range(numbers.due_room):
         state.due[instance.room * numbers.due_room + residue] = 0
     instance.doing, instance.end_s = IDLE, now_s if instance.steered else np.inf
@@ -312,11 +312,8 @@ def look(
     """What a controller sees of each instance."""
     for number in range(len(running)):
         instance = state.instances[number]
-        running[number], waiting[number], waiting_tokens[number] = (
-            instance.running,
-            instance.waiting + instance.prefilling,
-            instance.waiting_tokens,
-        )
+        running[number], waiting[number] = instance.running, instance.waiting + instance.prefilling
+        waiting_tokens[number] = instance.waiting_tokens
         context[number] = instance.context + instance.running * progress(state, number, now_s)
         setting[number] = instance.asked if instance.effective_s <= now_s else instance.setting
 
@@ -326,4 +323,4 @@ def make_ready(state: State) -> None:
     compile_ahead(act, RUN, state, 0, 0.0, 0.0)
     compile_ahead(grow_tree, state.loads, 0, 0)
     compile_ahead(look, state, 0.0, *[state.ends] * 5)
-    compile_ahead(look_held, state, 0.0, *[state.ends] * 3)
+    compile_ahead(look_held, state, 0.0, *[state.ends] * 2)

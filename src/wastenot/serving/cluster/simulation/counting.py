@@ -30,16 +30,15 @@ def coarser(state: State) -> None:
     for at in range(numbers.drawn):
         drawn, one, two, filled = state.drawn[at], 2 * at, 2 * at + 1, 2 * at + 1 < numbers.drawn
         if not filled:
-            drawn.energy_j = drawn.running_s = drawn.waiting_s = drawn.gap_s = drawn.longest_s = 0.0
-            drawn.tokens = drawn.gaps = 0
+            drawn.energy_j = drawn.running_s = drawn.waiting_s = drawn.longest_s = 0.0
+            drawn.tokens = 0
         else:
             first, second = state.drawn[one], state.drawn[two]
             drawn.energy_j = first.energy_j + second.energy_j
             drawn.running_s = first.running_s + second.running_s
             drawn.waiting_s = first.waiting_s + second.waiting_s
-            drawn.gap_s = first.gap_s + second.gap_s
             drawn.longest_s = max(first.longest_s, second.longest_s)
-            drawn.tokens, drawn.gaps = first.tokens + second.tokens, first.gaps + second.gaps
+            drawn.tokens = first.tokens + second.tokens
         for each in range(numbers.settings):
             state.drawn_setting_s[at * numbers.settings + each] = (
                 state.drawn_setting_s[one * numbers.settings + each] + state.drawn_setting_s[two * numbers.settings + each]
@@ -96,13 +95,11 @@ def draw_tokens(state: State, now_s: float, tokens: int) -> None:
 
 
 @inside
-def draw_gap(state: State, now_s: float, gap_s: float, tokens: int) -> None:
-    """Into the timeline of a single engine: a number of tokens came now, a time after the ones before."""
+def draw_gap(state: State, now_s: float, gap_s: float) -> None:
+    """Into the timeline of a single engine: a token came now, a time after the one before."""
     numbers = state.numbers[0]
     if numbers.drawn:
         drawn = state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)]
-        drawn.gaps += tokens
-        drawn.gap_s += gap_s * tokens
         drawn.longest_s = max(drawn.longest_s, gap_s)
 
 

@@ -9,8 +9,7 @@ planned at its beginning and takes place at its end:
                         ▲ a request comes: k is cut to the first boundary at or after it
 
 ``k`` is the least of: steps to the next knot of the context (``decode_cost``), to the first answer that ends, until free
-blocks of the cache run out (:func:`room_for`), until a new clock is in effect, and until a policy wants to be asked or
-releases prompts.
+blocks of the cache run out (:func:`room_for`), until a new clock is in effect, and until a policy wants to be asked.
 
 Blocks. A request needs a new block whenever its context is a multiple of ``block_tokens``. All contexts grow by one an event
 (an event is a step that decodes), so that it needs one at events of one residue, for good. ``due`` counts requests by
@@ -239,9 +238,6 @@ def plan(state: State, number: int, instance: Any, layout: Any) -> bool:
         if instance.steered and instance.again_s > instance.now_s:
             instance.end_s = instance.again_s
         return True
-    holds = instance.steered and instance.running and instance.now_s < instance.hold_s
-    if holds:
-        instance.step_tokens = 0
     if state.numbers[0].alone and may_glide(state, instance, layout) and glide(state, number, instance, layout):
         instance.doing, instance.end_s = DONE_ALREADY, instance.now_s
         return True
@@ -260,8 +256,6 @@ def plan(state: State, number: int, instance: Any, layout: Any) -> bool:
         instance.steps = steps_until(
             instance.step_s, instance.step_more_s, instance.steps, instance.again_s - instance.now_s
         )
-    if holds:
-        instance.steps = steps_until(instance.step_s, instance.step_more_s, instance.steps, instance.hold_s - instance.now_s)
     instance.end_s = instance.now_s + lasts(instance.step_s, instance.step_more_s, instance.steps)
     if state.numbers[0].drawn:
         draw(state, instance, instance.end_s, instance.step_j / instance.step_s if instance.step_s else 0.0)
@@ -329,7 +323,7 @@ def decoded(state: State, number: int, instance: Any, now_s: float) -> None:
         note_gap(state, number, instance, gap_s, common)
         if numbers.alone:
             push_gap(state, instance, gap_s)
-            draw_gap(state, now_s, gap_s, common)
+            draw_gap(state, now_s, gap_s)
     if instance.fresh:
         slot = instance.first_fresh
         while slot >= 0:
@@ -340,7 +334,7 @@ def decoded(state: State, number: int, instance: Any, now_s: float) -> None:
             note_gap(state, number, instance, now_s - request.last_s, 1)
             if numbers.alone:
                 request.longest_s, request.since = max(request.longest_s, now_s - request.last_s), instance.events + 1
-                draw_gap(state, now_s, now_s - request.last_s, 1)
+                draw_gap(state, now_s, now_s - request.last_s)
             slot = request.fresh_after
         instance.fresh, instance.first_fresh = 0, -1
 
@@ -407,7 +401,7 @@ def first_or_next_token(state: State, number: int, instance: Any, layout: Any, r
         note_gap(state, number, instance, gap_s, 1)
         if numbers.alone:
             request.longest_s = max(request.longest_s, gap_s)
-            draw_gap(state, instance.now_s, gap_s, 1)
+            draw_gap(state, instance.now_s, gap_s)
     request.last_s = instance.now_s
     if numbers.alone:
         draw_tokens(state, instance.now_s, 1)
@@ -499,7 +493,7 @@ def look_into(state: State, number: int) -> None:
         slot = first
         while slot >= 0:
             request = state.slots[slot]
-            state.waiting[at] = 0 if request.handed else request.to_prefill - request.prefilled
+            state.waiting[at] = request.to_prefill - request.prefilled
             state.waiting[waits + at] = request.prompt
             state.waiting[2 * waits + at] = request.predicted
             state.waiting[3 * waits + at] = request.arrival_s

@@ -66,7 +66,7 @@ intervals of numbers of tokens. Decode steps are there by batch (``decode_at``) 
 
 INSTANCE = _record(
     "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context "
-    "again_s hold_s before_s",
+    "again_s before_s",
     "waiting_tokens context rule made joins prompt_tokens",
     "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
     "fresh first_fresh free events secured exempt late gap_bin place setting asked room step_tokens "
@@ -85,12 +85,12 @@ SLOT = _record(
     "arrival_s first_s last_s predicted due_s sent_s longest_s",
     "since",
     "number kind prompt output to_prefill prefilled chunk made joined blocks took late_before late ticket after "
-    "fresh_after place handed preemptions",
+    "fresh_after place preemptions",
 )
 """A request in the cluster, by its ``number``. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events
 when it began to decode; ``took``: the event for which it took a block; ``place``: in the order in which requests began to
 decode; ``ticket``: in the order in which the instance got them; ``due_s``: of its first token, by which all schedulers but
-``FCFS`` order; 0 where its answer was begun, infinite once it is late; ``handed``: its cache comes with it; ``since``: the
+``FCFS`` order; 0 where its answer was begun, infinite once it is late; ``since``: the
 first event whose gap is on the stack for it."""
 
 POOL = _record("", "tree_at leaves members_at ready room hold")
@@ -111,7 +111,7 @@ KIND = _record("output_tokens", "arrivals prompt_tokens finished missed")
 BIN = _record("energy_j clock", "")
 """A bin of the timeline; ``clock``: MHz times GPUs times seconds."""
 
-DRAWN = _record("energy_j running_s waiting_s gap_s longest_s", "tokens gaps")
+DRAWN = _record("energy_j running_s waiting_s longest_s", "tokens")
 """A bin of the timeline of a single engine."""
 
 GAP = _record("gap_s", "event")
@@ -154,8 +154,7 @@ class State(NamedTuple):
         output: likewise.
         predicted: likewise; empty where nothing is predicted.
         answers: one for each request.
-        handed_s: of a single engine, when each request had its first token elsewhere; empty where none had.
-        longest_s: likewise, the longest gap of each request.
+        longest_s: of a single engine, the longest gap of each request.
         preemptions: likewise, of each.
         gaps: likewise, a stack.
         setting_s: likewise, time at each setting.
@@ -163,7 +162,7 @@ class State(NamedTuple):
             run and wait.
         running: of those that run, in the order in which they began to, six rows of numbers one after the other.
         waiting: of those that wait, four rows; empty where they have no room here.
-        answer: of a policy: the setting, when it wants to be asked again, until when it holds prompts back.
+        answer: of a policy: the setting, and when it wants to be asked again.
         drawn: likewise, bins of the timeline.
         drawn_setting_s: likewise, by bin and setting.
     """
@@ -199,7 +198,6 @@ class State(NamedTuple):
     output: Column
     predicted: Column
     answers: Column
-    handed_s: Column
     longest_s: Column
     preemptions: Column
     gaps: Column

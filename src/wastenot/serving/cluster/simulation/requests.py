@@ -219,7 +219,7 @@ def preempt(state: State, instance: Any, layout: Any, secured: bool) -> int:
             instance.last_prefilling = before
         instance.prefilling -= 1
     left = request.to_prefill - request.prefilled
-    request.took, request.prefilled, request.to_prefill, request.handed = -1, 0, request.prompt + request.made, 0
+    request.took, request.prefilled, request.to_prefill = -1, 0, request.prompt + request.made
     request.preemptions += 1
     instance.waiting_tokens += request.to_prefill - left
     instance.tokens_left += request.to_prefill - left
@@ -294,7 +294,7 @@ def make_room_by_force(state: State, instance: Any, layout: Any) -> None:
         count += 1
     for place in range(count):
         request = state.slots[state.scratch[place]]
-        while (request.prefilled or request.handed) and request.took != event:  # a preempted one has nothing prefilled
+        while request.prefilled and request.took != event:  # a preempted one has nothing prefilled
             if instance.free:
                 instance.free -= 1
                 request.took = event
@@ -429,26 +429,18 @@ def admit(state: State, instance: Any, layout: Any) -> None:
     while instance.head >= 0 and not (instance.preempted and instance.running + instance.prefilling):
         slot = instance.head
         request = state.slots[slot]
-        if instance.running + instance.prefilling >= layout.most_running or (room <= 0 and not request.handed):
+        if instance.running + instance.prefilling >= layout.most_running or room <= 0:
             break
         left = request.to_prefill - request.prefilled
-        at_once = request.handed or not layout.chunked  # it may have to decode before blocks are looked for again
-        whole = blocks_of(request.to_prefill + at_once, layout.block_tokens)
-        if whole > instance.free or (not layout.chunked and begun and left > room and not request.handed):
+        whole = blocks_of(request.to_prefill + (not layout.chunked), layout.block_tokens)
+        if whole > instance.free or (not layout.chunked and begun and left > room):
             break
         instance.head = request.after
         if instance.head < 0:
             instance.tail = -1
         instance.waiting -= 1
-        if request.handed:
-            instance.free -= whole
-            request.blocks = whole
-            instance.waiting_tokens -= left
-            begin_decoding(state, instance, layout, request, slot, True)
-            room -= layout.chunked
-            continue
         request.chunk = min(room, left) if layout.chunked else left
-        request.blocks = whole if at_once else blocks_of(request.prefilled + request.chunk, layout.block_tokens)
+        request.blocks = blocks_of(request.prefilled + request.chunk, layout.block_tokens) if layout.chunked else whole
         instance.free -= request.blocks
         room -= request.chunk
         tokens += request.chunk

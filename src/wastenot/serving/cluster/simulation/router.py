@@ -296,10 +296,8 @@ def first_token_s(state: State, number: int, request: Any, now_s: float) -> floa
     instance = state.instances[number]
     layout = state.layouts[instance.layout]
     own, batch = request.to_prefill - request.prefilled, instance.running if layout.chunked else 0
-    tokens, setting = (
-        tokens_before(state, instance, request) + own,
-        with_prompts(state, instance, instance.waiting_tokens + own),
-    )
+    tokens = tokens_before(state, instance, request) + own
+    setting = with_prompts(state, instance, instance.waiting_tokens + own)
     at_once = max(layout.most_step_tokens - batch, 1)
     full = (tokens - 1) // at_once
     full_s, _ = prefill_cost(state.tables, state.places, layout, setting, at_once + batch, 0.0)
@@ -418,14 +416,13 @@ def unhold(state: State) -> None:
 
 
 @compiled
-def look_held(state: State, now_s: float, held: Column, tokens: Column, late: Column) -> None:
-    """What waits at the router, by class: requests, tokens of their prompts, and those that are late."""
+def look_held(state: State, now_s: float, held: Column, late: Column) -> None:
+    """What waits at the router, by class: requests, and those that are late."""
     for at in range(-1, len(state.lines)):
         slot = state.numbers[0].unplaced if at < 0 else state.lines[at].first
         while slot >= 0:
             request = state.slots[slot]
             held[request.kind] += 1
-            tokens[request.kind] += request.to_prefill - request.prefilled
             late[request.kind] += not request.made and due_s_of(state, slot) < now_s
             slot = request.after
 
@@ -441,19 +438,11 @@ def arrive(state: State) -> None:
     numbers.spare = request.after
     request.arrival_s, request.prompt, request.output = state.arrival_s[at], state.prompt[at], state.output[at]
     request.predicted = state.predicted[at] if numbers.predicts else float(request.output)
-    request.to_prefill, request.prefilled, request.made, request.late, request.took = (
-        request.prompt,
-        state.cached[at],
-        0,
-        0,
-        -1,
-    )
+    request.to_prefill, request.prefilled = request.prompt, state.cached[at]
+    request.made, request.late, request.took = 0, 0, -1
     request.due_s = due_s_of(state, slot)
     if numbers.alone:
-        request.longest_s, request.preemptions, request.handed, request.kind = 0.0, 0, 0, 0
-        if len(state.handed_s):
-            request.handed = request.made = 1
-            request.first_s = request.last_s = state.handed_s[at]
+        request.longest_s, request.preemptions, request.kind = 0.0, 0, 0
         send(state, slot, 0, request.arrival_s)
         return
     size = 0 if request.prompt < numbers.prompt_below_0 else 1 if request.prompt < numbers.prompt_below_1 else 2

@@ -310,10 +310,8 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
         lay["batches"], lay["batches_at"] = len(of.batches), tables.add(of.batches)
         lay["prefill_at"] = tables.add(np.stack([of.prefill_time_s, of.prefill_energy_j], axis=-1))
         lay["tokens_at"], lay["pasts_at"] = tables.add(of.prefill_tokens), tables.add(of.past_tokens)
-        lay["idle_at"], lay["clock_at"] = (
-            tables.add(of.idle_power_w),
-            tables.add(np.where(np.isnan(clocks), greatest, clocks)),
-        )
+        lay["idle_at"] = tables.add(of.idle_power_w)
+        lay["clock_at"] = tables.add(np.where(np.isnan(clocks), greatest, clocks))
         lay["places_at"] = places.add(_places(of.prefill_tokens))
     return layouts, np.concatenate(tables.lots).astype(np.float64), np.concatenate(places.lots).astype(np.int64)
 
@@ -480,7 +478,6 @@ class ClusterRun:
             output=column_of(none),
             predicted=column_of(np.zeros(0)),
             answers=column_of(np.zeros(0, dtype=records.ANSWER)),
-            handed_s=column_of(np.zeros(0)),
             longest_s=column_of(np.zeros(0)),
             preemptions=column_of(none),
             gaps=column_of(np.zeros(0, dtype=records.GAP)),
@@ -488,7 +485,7 @@ class ClusterRun:
             told=column_of(np.zeros(8)),
             running=column_of(np.zeros(6 * calendar_room)),
             waiting=column_of(np.zeros(256)),
-            answer=column_of(np.zeros(3)),
+            answer=column_of(np.zeros(2)),
             drawn=column_of(np.zeros(0, dtype=records.DRAWN)),
             drawn_setting_s=column_of(np.zeros(0)),
         )
@@ -502,11 +499,8 @@ class ClusterRun:
         numbers["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
         numbers["more"], numbers["alone"] = 1, self.alone
         numbers["spare"] = numbers["unplaced"] = numbers["last_unplaced"] = -1
-        numbers["predicts"], numbers["router"], numbers["random"] = (
-            self.predict is not None,
-            int(self.router),
-            seed & 0xFFFFFFFF,
-        )
+        numbers["predicts"], numbers["router"] = self.predict is not None, int(self.router)
+        numbers["random"] = seed & 0xFFFFFFFF
         numbers["ttft_classes"], numbers["gap_bins"], numbers["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
         numbers["first_bins"], numbers["prompt_bins"] = len(FIRST_EDGES_S) + 1, len(PROMPT_EDGES) + 1
         numbers["prompt_below_0"], numbers["prompt_below_1"] = cluster.classes.prompt_below
@@ -583,7 +577,7 @@ class ClusterRun:
             assert policy is not None, "only steered instances ask their policy"
             choice = policy.choose(self._look_into())
             check_setting(choice.setting, self.cluster.layouts[each.layout], policy)
-            answer[0], answer[1], answer[2] = choice
+            answer[0], answer[1] = choice
         return why
 
     def _look_into(self) -> View:
@@ -602,11 +596,8 @@ class ClusterRun:
 
     def _reading(self, number: int) -> ServerReading:
         """What an instance says of itself."""
-        instance, arrays, engine = (
-            row_of(self.arrays.instances, number),
-            self.arrays,
-            self.cluster.layouts[self.instances[number].layout],
-        )
+        instance, arrays = row_of(self.arrays.instances, number), self.arrays
+        engine = self.cluster.layouts[self.instances[number].layout]
         gaps, first, prompts = (
             np.asarray(counts[number * width : (number + 1) * width], dtype=np.intp)
             for counts, width in (
@@ -715,10 +706,10 @@ class ClusterRun:
         seen = [column_of(np.zeros(count, dtype=np.int64)) for _ in range(5)]
         core.look(arrays, now_s, *seen)
         running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
-        at_router = [column_of(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(3)]
+        at_router = [column_of(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(2)]
         if numbers.unplaced_count:
             router.look_held(arrays, now_s, *at_router)
-        held, held_tokens, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
+        held, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
         state, layout, pool, host = self.known[:, :count].copy()
         kinds = {name: values_of(arrays.kinds, name).copy() for name in records.KIND.names or ()}
         for name in kinds:
@@ -742,7 +733,6 @@ class ClusterRun:
             kinds["missed"],
             int(numbers.unplaced_count),
             held,
-            held_tokens,
             held_late,
         )
 
@@ -810,14 +800,8 @@ class ClusterRun:
             self.known = np.concatenate([self.known, np.zeros_like(self.known)], axis=1)
         self.known[:, number] = state, layout, pool, host
         instance = row_of(self.arrays.instances, number)
-        instance.layout, instance.pool, instance.room, instance.rule, instance.leaf, instance.doing = (
-            layout,
-            pool,
-            room,
-            room * int(self.numbers.rule_room),
-            -1,
-            records.AWAY,
-        )
+        instance.layout, instance.pool, instance.room, instance.rule = layout, pool, room, room * self.rule_room
+        instance.leaf, instance.doing = -1, records.AWAY
         self._set_clock(number, clock)
         self.free[host] -= engine.gpus
         self.on_host[host] += 1
