@@ -22,7 +22,10 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import RenderableType
+
     from wastenot.serving.control.instance import Event, Rules
+    from wastenot.serving.control.replay import Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +158,13 @@ def _replay(
     as_json: bool,
 ) -> None:
     from wastenot.core.values import json_text
-    from wastenot.serving.cli.replay_text import replay_text
     from wastenot.serving.verbs import replay
     from wastenot.terminal.output import console, say, typed_command, without_passwords
     from wastenot.terminal.written_page import write_page
 
     assert asked.replay is not None
     found = replay(
-        engine,
-        asked.replay,
-        instances,
-        rules,
-        hours=asked.hours,
-        step_tokens=step_tokens,
-        assumed_clocks=assumed_clocks,
+        engine, asked.replay, instances, rules, hours=asked.hours, step_tokens=step_tokens, assumed_clocks=assumed_clocks
     )
     if asked.out is not None:
         found.write(asked.out)
@@ -179,3 +175,15 @@ def _replay(
         print(json_text(found.document()))
     else:
         console().print(replay_text(found))
+
+
+def replay_text(found: Replay) -> RenderableType:
+    """A replay, for a terminal: what would have been saved, what it costs, and how far to trust it."""
+    from wastenot.serving.page.replay_words import amounts, effect_text, notes, of_servers, servers_table
+    from wastenot.terminal.tables import Group, Text, headline, rich_table
+
+    hours = f"the last {found.hours:g} h"
+    head = headline(found.model or "engine", found.device or "an unnamed device", found.evidence, hours)
+    saving = f"{effect_text(found)} of {of_servers(found)}, {' of '.join(amounts(found))} (by the profile)"
+    table = rich_table(servers_table(found), ("Clock changes", "Counted", "Clock most of the time"))
+    return Group(head, Text(saving, style="bold"), "", table, "", *(Text(f"- {note}") for note in notes(found)))

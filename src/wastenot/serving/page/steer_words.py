@@ -274,6 +274,7 @@ def policies_table(found: Steering) -> Table:
         ),
         Listed("Deadlines met", lambda run: run.result.attainment, lambda value: percent(value, 2)),
         *assumed,
+        Listed("Energy per token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed(
             "First token, P99",
             lambda run: next((each for each in run.result.ttft_p99_s if not math.isnan(each)), None),
