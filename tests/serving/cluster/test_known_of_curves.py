@@ -13,7 +13,8 @@ import pytest
 from testbed.cluster_loads import load_of
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.scenario import CurvePart, Scenario, parse_scenario
+from wastenot.serving.cluster.scenario import Scenario, parse_scenario
+from wastenot.serving.cluster.scenario_file import CurvePart
 from wastenot.serving.cluster.scenario_load import LENGTHS, load_parts_of, past_of
 from wastenot.serving.cluster.traffic import DAY_S, WEEK_S, RateCurve
 

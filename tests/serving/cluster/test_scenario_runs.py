@@ -14,7 +14,8 @@ from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.predicted import confusion_of
 from wastenot.serving.cluster.runs import bin_of, over_processes, record_of, run_scenario, runs_of
-from wastenot.serving.cluster.scenario import PredictorPart, parse_scenario
+from wastenot.serving.cluster.scenario import parse_scenario
+from wastenot.serving.cluster.scenario_file import PredictorPart
 from wastenot.serving.cluster.scenario_load import load_parts_of, predictor_of
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.page.cluster_words import traffic_text

@@ -28,7 +28,8 @@ from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.policies import POLICIES, Given
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.results import Tally, gpu_hours, power_percentiles_w, tbt_p99_s
-from wastenot.serving.cluster.scenario import PoissonPart, Scenario, digest_of
+from wastenot.serving.cluster.scenario import Scenario, digest_of
+from wastenot.serving.cluster.scenario_file import PoissonPart
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
 from wastenot.serving.cluster.simulation.simulate import make_ready, simulate_cluster_in_parts
 from wastenot.serving.model.requests import Requests
