@@ -11,7 +11,7 @@ from wastenot.planning.objective_kinds import CLUSTERS
 from wastenot.serving.cluster.classes import NAMES
 
 if TYPE_CHECKING:
-    from wastenot.serving.cluster.outcome import Outcome
+    from wastenot.serving.cluster.outcome import Comparison, Outcome
     from wastenot.serving.cluster.runs import RunRecord
     from wastenot.serving.cluster.simulated import SimulatedScenario
     from wastenot.serving.control.instance import Event
@@ -52,26 +52,20 @@ def steering_document(found: Steering) -> dict[str, Any]:
                 **as_values(run.result),
                 "saved": found.saved(run),
                 "attains": found.attains(run),
-                "with_assumed_clocks": _with_assumed(found, run),
-                "first_come_first_served": _on_stock(found, run),
+                "with_assumed_clocks": _in_other(found.with_assumed, run),
+                "first_come_first_served": _in_other(found.stock, run, "energy_j"),
             }
             for run in found.runs
         ],
     }
 
 
-def _with_assumed(found: Steering, run: Steered) -> dict[str, Any] | None:
-    assumed = found.run_with_assumed(run)
-    if found.with_assumed is None or assumed is None:
+def _in_other(found: Steering | None, run: Steered, *more: str) -> dict[str, Any] | None:
+    """What became of the same policy with other clocks, or on another engine; ``None`` where it was not run so."""
+    if found is None:
         return None
-    return {"saved": found.with_assumed.saved(assumed), "attainment": assumed.result.attainment}
-
-
-def _on_stock(found: Steering, run: Steered) -> dict[str, Any] | None:
-    if found.stock is None:
-        return None
-    other = next(each for each in found.stock.runs if each.name == run.name)
-    return {"saved": found.stock.saved(other), "attainment": other.result.attainment, "energy_j": other.result.energy_j}
+    other = found.again(run)
+    return {"saved": found.saved(other), **{name: getattr(other.result, name) for name in ("attainment", *more)}}
 
 
 def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
@@ -107,19 +101,15 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
                 "bound_per_token_j": each.bound_per_token_j,
                 "best": None if each.best is None else each.best.policy,
                 "band": as_values(band_of(scenario, each)),
-                "policies": [
-                    _policy_document(
-                        outcome, each.outcome_with_assumed(outcome.policy), each.outcome_on_stock(outcome.policy)
-                    )
-                    for outcome in each.outcomes
-                ],
+                "policies": [_policy_document(outcome, each.with_assumed, each.stock) for outcome in each.outcomes],
             }
             for each in found.comparisons
         ],
     }
 
 
-def _policy_document(outcome: Outcome, assumed: Outcome | None, stock: Outcome | None) -> dict[str, Any]:
+def _policy_document(outcome: Outcome, with_assumed: Comparison | None, on_stock: Comparison | None) -> dict[str, Any]:
+    assumed, stock = (None if each is None else each.outcome(outcome.policy) for each in (with_assumed, on_stock))
     return {
         "policy": outcome.policy,
         "failed": outcome.failed,

@@ -105,15 +105,9 @@ class Comparison:
     stock: Comparison | None = None
     varied: tuple[Varied, ...] = ()
 
-    def outcome_with_assumed(self, policy: str) -> Outcome | None:
-        """A policy's with assumed clocks; ``None`` where those were not asked for."""
-        if self.with_assumed is None:
-            return None
-        return next(each for each in self.with_assumed.outcomes if each.policy == policy)
-
-    def outcome_on_stock(self, policy: str) -> Outcome | None:
-        """A policy's on engines that serve first come, first served; ``None`` where these are such."""
-        return None if self.stock is None else next(each for each in self.stock.outcomes if each.policy == policy)
+    def outcome(self, policy: str) -> Outcome:
+        """That of a policy, by its name."""
+        return next(each for each in self.outcomes if each.policy == policy)
 
     @property
     def best(self) -> Outcome | None:

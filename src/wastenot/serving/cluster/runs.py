@@ -27,12 +27,13 @@ from wastenot.serving.cluster.model import Cluster, ClusterServed, InstanceState
 from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.policies import POLICIES, Given
 from wastenot.serving.cluster.profiles import Profiles
-from wastenot.serving.cluster.results import Tally, gpu_hours, power_percentiles_w, tbt_p99_s
+from wastenot.serving.cluster.results import Tally, gpu_hours, power_percentiles_w
 from wastenot.serving.cluster.scenario import Scenario, digest_of
 from wastenot.serving.cluster.scenario_file import PoissonPart
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
 from wastenot.serving.cluster.simulation.simulate import make_ready, simulate_cluster_in_parts
 from wastenot.serving.model.requests import Requests
+from wastenot.serving.simulation.served import gap_percentile_s
 
 BINS = 240
 """Of a timeline, or a little more."""
@@ -403,7 +404,7 @@ def _record(
         attainment=tally.attainment,
         by_class=_with_none(by_class),
         ttft_p99_s=_with_none(tally.ttft_p99_s()),
-        tbt_p99_s=tbt_p99_s(served),
+        tbt_p99_s=gap_percentile_s(served.gap_counts, 0.99),
         power_p50_w=power_p50_w,
         power_p99_w=power_p99_w,
         gpu_hours=gpu_hours(timeline),

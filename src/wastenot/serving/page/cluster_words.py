@@ -186,9 +186,9 @@ def cautions_on(scenario: Scenario, found: Comparison) -> list[str]:
 def _by_deadline_text(found: Comparison) -> str | None:
     """What prefill by deadline adds to the best policy, or to the last where all failed, where prompts are prefilled so."""
     best = found.best or found.outcomes[-1]
-    stock = found.outcome_on_stock(best.policy)
-    if stock is None:
+    if found.stock is None:
         return None
+    stock = found.stock.outcome(best.policy)
     first, then = (_least(each, "worst_class") for each in (stock, best))
     energy_j, other_j = (each.over(lambda run: run.energy_j).mean for each in (best, stock))
     return by_deadline_note(f"{best.policy}, in the worst class,", (first, then), energy_j / other_j)
@@ -267,12 +267,12 @@ def _saving_columns(found: Comparison, currency: str) -> tuple[Listed[Outcome], 
     first = found.outcomes[0]
     assumed: tuple[Listed[Outcome], ...] = ()
     if found.with_assumed is not None:
-        of = {each.policy: each for each in found.with_assumed.outcomes}
+        of = found.with_assumed.outcome
         assumed = (
             Listed(
                 "With assumed clocks",
-                lambda each: None if each is first else of[each.policy].saved.mean,
-                text_of=lambda each: saved_text(of[each.policy]),
+                lambda each: None if each is first else of(each.policy).saved.mean,
+                text_of=lambda each: saved_text(of(each.policy)),
             ),
         )
     return (
@@ -423,7 +423,7 @@ def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, 
     """What a policy saves, and what becomes of the deadlines."""
     first = found.outcomes[0]
     token = [quantity(each.over(lambda run: run.energy_per_token_j).mean, "J", 3) for each in (outcome, first)]
-    assumed = found.outcome_with_assumed(outcome.policy)
+    assumed = None if found.with_assumed is None else found.with_assumed.outcome(outcome.policy)
     lines = (
         *((Line(f"Saved in each of {len(first.records)} runs", saved),) if (saved := _range_text(outcome.saved)) else ()),
         Line("Energy per token", " instead of ".join(token)),

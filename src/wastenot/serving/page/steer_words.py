@@ -64,7 +64,7 @@ def by_deadline_text(found: Steering) -> str | None:
     if found.stock is None:
         return None
     best = best_of(found)
-    other = next(run for run in found.stock.runs if run.name == best.name)
+    other = found.stock.again(best)
     met, energy = (other.result.attainment, best.result.attainment), best.result.energy_j / other.result.energy_j
     return by_deadline_note(_in_sentence(best), met, energy)
 
@@ -254,16 +254,13 @@ def policies_table(found: Steering) -> Table:
     assumed: tuple[Listed[Steered], ...] = ()
     if found.with_assumed is not None:
         more = found.with_assumed
-        runs = {run.name: run for run in more.runs}
         assumed = (
             Listed(
                 "Saved with assumed clocks",
-                lambda run: None if run is first else more.saved(runs[run.name]),
+                lambda run: None if run is first else more.saved(more.again(run)),
                 lambda value: percent(value, 1),
             ),
-            Listed(
-                "Deadlines met with those", lambda run: runs[run.name].result.attainment, lambda value: percent(value, 2)
-            ),
+            Listed("Deadlines met with those", lambda run: more.again(run).result.attainment, lambda part: percent(part, 2)),
         )
     columns: tuple[Listed[Steered], ...] = (
         Listed("Policy", lambda run: run.result.policy, numeric=False),

@@ -101,3 +101,16 @@ class Served:
 
 GAP_EDGES_S: FloatArray = np.geomspace(1e-4, 10.0, 501)
 """Edges of the bins of gaps between tokens: 2.3 % wide."""
+
+
+def gap_percentile_s(gap_counts: IndexArray, share: float) -> float:
+    """A time between two tokens that a share of all does not exceed: the upper edge of its bin; 0 where there are none.
+
+    Args:
+        gap_counts: tokens by the gap before them, in :data:`GAP_EDGES_S`; shape (edges + 1,).
+        share: of the tokens.
+    """
+    within = np.cumsum(gap_counts)
+    if not within[-1]:
+        return 0.0
+    return float(GAP_EDGES_S[min(int(np.searchsorted(within, share * within[-1])), len(GAP_EDGES_S) - 1)])
