@@ -33,7 +33,6 @@ class _Request:
     last_s: float = math.nan
     finish_s: float = math.nan
     late: int = 0
-    longest_s: float = 0.0
     preemptions: int = 0
     due_s: float = math.nan
 
@@ -250,7 +249,6 @@ def plainly_served(
             else:
                 gap = now - request.last_s
                 request.late += gap > deadlines.tbt_s
-                request.longest_s = max(request.longest_s, gap)
                 gaps[np.searchsorted(GAP_EDGES_S, gap, side="right")] += 1
             request.last_s = now
             if request.made == request.output:
@@ -263,7 +261,6 @@ def plainly_served(
         np.array([request.first_s for request in every]),
         np.array([request.finish_s for request in every]),
         np.array([request.late for request in every], dtype=np.intp),
-        np.array([request.longest_s for request in every]),
         np.array([request.preemptions for request in every], dtype=np.intp),
         now,
         energy_j,

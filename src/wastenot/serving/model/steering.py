@@ -218,8 +218,8 @@ def steer(
     """As :func:`wastenot.serve.simulate`, of an engine and requests that are there; the maximum clock always runs, too.
 
     ``length_error`` is the standard deviation of the logarithm of predicted over true lengths, ``share`` the part of the
-    requests that are to keep all deadlines. Deadlines that even the maximum clock keeps at no rate, where one is to be found, are a
-    BadInputError.
+    requests that are to keep all deadlines. Where a rate is to be found, deadlines that even the maximum clock keeps at none
+    are a BadInputError.
     """
     if load is not None and rate_per_s is not None:
         raise BadInputError("`load` and `rate_per_s` both set the request rate; give only one of them")

@@ -55,7 +55,6 @@ class Served:
         first_token_s: when each had its first token; shape (requests,).
         finish_s: when each had its last; shape (requests,).
         late_tokens: tokens of each after the first that came later than the bound after the one before; shape (requests,).
-        longest_gap_s: between two tokens of each; 0 for a single token; shape (requests,).
         preemptions: of each; shape (requests,).
         end_s: of the last step.
         energy_j: by what it was used for: ``prefill``, ``decode``, ``mixed`` steps, ``idle`` (waiting for requests, host).
@@ -72,7 +71,6 @@ class Served:
     first_token_s: FloatArray
     finish_s: FloatArray
     late_tokens: IndexArray
-    longest_gap_s: FloatArray
     preemptions: IndexArray
     end_s: float
     energy_j: dict[str, float]

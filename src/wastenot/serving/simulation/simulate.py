@@ -149,11 +149,8 @@ def _count(run: ClusterRun, requests: Requests, engine: Engine, timeline_s: floa
         last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
         bins = 2 * min(math.ceil(last_s / timeline_s) + 32, _MOST_BINS)
     numbers.drawn, numbers.drawn_s, numbers.settings = bins, timeline_s or 0.0, settings
-    numbers.calendar = int(requests.output_tokens.max(initial=1)) + 2
     run.arrays = run.arrays._replace(
-        longest_s=column_of(np.zeros(len(requests))),
         preemptions=column_of(np.zeros(len(requests), dtype=np.int64)),
-        gaps=column_of(np.zeros(2 * int(numbers.calendar), dtype=records.GAP)),
         setting_s=column_of(np.zeros(settings)),
         drawn=column_of(np.zeros(bins, dtype=records.DRAWN)),
         drawn_setting_s=column_of(np.zeros(bins * settings)),
@@ -181,7 +178,6 @@ def _served(run: ClusterRun, requests: Requests) -> Served:
         values_of(arrays.answers, "first_s"),
         values_of(arrays.answers, "finish_s"),
         values_of(arrays.answers, "late").astype(np.intp),
-        np.asarray(arrays.longest_s, dtype=np.float64),
         np.asarray(arrays.preemptions, dtype=np.intp),
         end_s,
         {kind: float(getattr(numbers, f"{kind}_j")) for kind in records.KINDS},

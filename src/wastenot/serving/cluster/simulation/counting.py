@@ -1,15 +1,10 @@
 """What a run counts: gaps between tokens, energy over time, and more of a single engine; and time at idle power.
 
-Three devices keep counting from costing more than the simulation:
+Two devices keep counting from costing more than the simulation:
 
 - The gaps of a stretch of steps are affine in the step, so that its histogram takes one addition for each bin that they
   cross rather than for each step (:func:`note_gaps`).
 - A timeline's bin and an instance's bin of the histogram are most often those of the last time, and are looked at first.
-- The longest gap of a request since it joined comes from a stack that all requests share (:func:`push_gap`, a single engine
-  only). A gap pops those that are no longer than it: every request that saw them sees it, too.
-
-      gaps so far    5  3  4  2  4  1                 on the stack, by event    5 (1st)   4 (5th)   1 (6th)
-      a request that joined after the 2nd event       the first on the stack from after then: 4
 """
 
 from __future__ import annotations
@@ -101,38 +96,6 @@ def draw_gap(state: State, now_s: float, gap_s: float) -> None:
     if numbers.drawn:
         drawn = state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)]
         drawn.longest_s = max(drawn.longest_s, gap_s)
-
-
-@inlined
-def push_gap(state: State, instance: Any, gap_s: float) -> None:
-    """A gap onto the stack of those that were not reached or exceeded since."""
-    numbers = state.numbers[0]
-    while numbers.stacked and state.gaps[numbers.stacked - 1].gap_s <= gap_s:
-        numbers.stacked -= 1
-    if numbers.stacked == len(state.gaps):  # move those that a request may still ask for to the beginning
-        kept = 0
-        for place in range(numbers.stacked):
-            if state.gaps[place].event > instance.events - numbers.calendar:
-                state.gaps[kept].event, state.gaps[kept].gap_s = state.gaps[place].event, state.gaps[place].gap_s
-                kept += 1
-        numbers.stacked = kept
-    state.gaps[numbers.stacked].event, state.gaps[numbers.stacked].gap_s = instance.events, gap_s
-    numbers.stacked += 1
-
-
-@inside
-def find_longest_gap(state: State, request: Any) -> None:
-    """The longest gap since an event is the first on the stack that is not from before it."""
-    numbers = state.numbers[0]
-    low, high = 0, numbers.stacked
-    while low < high:
-        middle = (low + high) // 2
-        if state.gaps[middle].event < request.since:
-            low = middle + 1
-        else:
-            high = middle
-    if low < numbers.stacked:
-        request.longest_s = max(request.longest_s, state.gaps[low].gap_s)
 
 
 @inlined

@@ -44,7 +44,6 @@ from wastenot.serving.cluster.simulation.counting import (
     note_first,
     note_gap,
     note_gaps,
-    push_gap,
     rest,
     spend,
     take_effect,
@@ -112,7 +111,6 @@ def glide(state: State, number: int, instance: Any, layout: Any) -> bool:
         instance.event_s = instance.now_s
         if gap_s > numbers.tbt_s:
             instance.late += 1
-        push_gap(state, instance, gap_s)
         note_gap(state, number, instance, gap_s, batch)
         if instance.events == first_end or instance.now_s >= until_s:
             break
@@ -322,7 +320,6 @@ def decoded(state: State, number: int, instance: Any, now_s: float) -> None:
             instance.late += 1
         note_gap(state, number, instance, gap_s, common)
         if numbers.alone:
-            push_gap(state, instance, gap_s)
             draw_gap(state, now_s, gap_s)
     if instance.fresh:
         slot = instance.first_fresh
@@ -333,7 +330,6 @@ def decoded(state: State, number: int, instance: Any, now_s: float) -> None:
             request.late_before = instance.late
             note_gap(state, number, instance, now_s - request.last_s, 1)
             if numbers.alone:
-                request.longest_s, request.since = max(request.longest_s, now_s - request.last_s), instance.events + 1
                 draw_gap(state, now_s, now_s - request.last_s)
             slot = request.fresh_after
         instance.fresh, instance.first_fresh = 0, -1
@@ -400,7 +396,6 @@ def first_or_next_token(state: State, number: int, instance: Any, layout: Any, r
             request.late += 1
         note_gap(state, number, instance, gap_s, 1)
         if numbers.alone:
-            request.longest_s = max(request.longest_s, gap_s)
             draw_gap(state, instance.now_s, gap_s)
     request.last_s = instance.now_s
     if numbers.alone:

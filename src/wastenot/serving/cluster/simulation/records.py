@@ -41,7 +41,7 @@ NUMBERS = _record(
     "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router random routed bin which "
     "leaves gap_bins first_bins prompt_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools "
     "switches calendar_room due_room rule_room holds held "
-    "asked alone calendar stacked prefill_steps decode_steps mixed_steps drawn settings",
+    "asked alone prefill_steps decode_steps mixed_steps drawn settings",
 )
 """The numbers of a run. ``requests`` so far, those from ``gone`` on in the arrays, and whether there are ``more``;
 ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
@@ -52,9 +52,8 @@ being ``unplaced_count``.
 
 ``asked``: whether the policy of ``which`` was asked, and its answer is to be heeded.
 
-``alone``: a single engine, which makes its steps one by one and counts more: time and steps by kind; ``stacked`` gaps, of
-which requests may ask for the last ``calendar`` events; a timeline of ``drawn`` bins, each of ``drawn_s``, by setting of
-``settings``."""
+``alone``: a single engine, which makes its steps one by one and counts more: time and steps by kind; a timeline of ``drawn``
+bins, each of ``drawn_s``, by setting of ``settings``."""
 
 LAYOUT = _record(
     "overhead_s launch_s graph_launch_s switch_s",
@@ -82,16 +81,14 @@ back until ``hold_s``; ``preempted``: whether a request was at this boundary; ``
 that began to decode so far; ``prompt_tokens``: of those with a first token while it is steered."""
 
 SLOT = _record(
-    "arrival_s first_s last_s predicted due_s sent_s longest_s",
-    "since",
+    "arrival_s first_s last_s predicted due_s sent_s",
     "number kind prompt output to_prefill prefilled chunk made joined blocks took late_before late ticket after "
     "fresh_after place preemptions",
 )
 """A request in the cluster, by its ``number``. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events
 when it began to decode; ``took``: the event for which it took a block; ``place``: in the order in which requests began to
 decode; ``ticket``: in the order in which the instance got them; ``due_s``: of its first token, by which all schedulers but
-``FCFS`` order; 0 where its answer was begun, infinite once it is late; ``since``: the
-first event whose gap is on the stack for it."""
+``FCFS`` order; 0 where its answer was begun, infinite once it is late."""
 
 POOL = _record("", "tree_at leaves members_at ready room hold")
 """Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that
@@ -113,9 +110,6 @@ BIN = _record("energy_j clock", "")
 
 DRAWN = _record("energy_j running_s waiting_s longest_s", "tokens")
 """A bin of the timeline of a single engine."""
-
-GAP = _record("gap_s", "event")
-"""A gap between tokens that was not exceeded since; the longest first."""
 
 
 @by_address
@@ -154,9 +148,7 @@ class State(NamedTuple):
         output: likewise.
         predicted: likewise; empty where nothing is predicted.
         answers: one for each request.
-        longest_s: of a single engine, the longest gap of each request.
-        preemptions: likewise, of each.
-        gaps: likewise, a stack.
+        preemptions: of a single engine, of each request.
         setting_s: likewise, time at each setting.
         told: to a policy: its instance, the time, the setting, the one asked for, steps, free blocks, and how many requests
             run and wait.
@@ -198,9 +190,7 @@ class State(NamedTuple):
     output: Column
     predicted: Column
     answers: Column
-    longest_s: Column
     preemptions: Column
-    gaps: Column
     setting_s: Column
     told: Column
     running: Column

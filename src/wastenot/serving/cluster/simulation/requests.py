@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from wastenot.serving.cluster.simulation.compiling import inside
-from wastenot.serving.cluster.simulation.counting import find_longest_gap
 from wastenot.serving.cluster.simulation.records import DEADLINE, LEAST_TOKENS, LOW, PRIORITY, TICKET, State
 from wastenot.serving.cluster.simulation.trees import into_heap, out_of_heap, put_leaf
 from wastenot.serving.model.step_costs import inlined
@@ -34,7 +33,6 @@ def begin_decoding(state: State, instance: Any, layout: Any, request: Any, slot:
     """From now on the request decodes."""
     numbers = state.numbers[0]
     request.joined, request.took, request.late_before, request.place = instance.events, -1, instance.late, instance.joins
-    request.since = instance.events + 1
     instance.joins += 1
     instance.news = 1
     into_heap(
@@ -69,8 +67,6 @@ def stop_decoding(state: State, instance: Any, layout: Any, request: Any, place:
     if request.joined == instance.events and has_room(request, layout, request.to_prefill):
         instance.exempt -= 1
     request.late += instance.late - request.late_before
-    if numbers.alone:
-        find_longest_gap(state, request)
 
 
 @inlined
@@ -104,16 +100,11 @@ def answered(state: State, number: int, instance: Any, request: Any, slot: int) 
     """The request is answered."""
     numbers = state.numbers[0]
     answer = state.answers[request.number - numbers.gone]
-    answer.sent_s, answer.first_s, answer.finish_s, answer.instance, answer.late = (
-        request.sent_s,
-        request.first_s,
-        instance.now_s,
-        number,
-        request.late,
-    )
+    answer.sent_s, answer.first_s, answer.finish_s = request.sent_s, request.first_s, instance.now_s
+    answer.instance, answer.late = number, request.late
     state.kinds[request.kind].finished += 1
     if numbers.alone:
-        state.longest_s[request.number], state.preemptions[request.number] = request.longest_s, request.preemptions
+        state.preemptions[request.number] = request.preemptions
     if (
         request.first_s - request.arrival_s > ttft_s_of(state, request)
         or request.late > numbers.late_share * (request.output - 1) + 1e-9  # as `Deadlines.late_allowed` rounds

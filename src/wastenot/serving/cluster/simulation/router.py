@@ -442,7 +442,7 @@ def arrive(state: State) -> None:
     request.made, request.late, request.took = 0, 0, -1
     request.due_s = due_s_of(state, slot)
     if numbers.alone:
-        request.longest_s, request.preemptions, request.kind = 0.0, 0, 0
+        request.preemptions = request.kind = 0
         send(state, slot, 0, request.arrival_s)
         return
     size = 0 if request.prompt < numbers.prompt_below_0 else 1 if request.prompt < numbers.prompt_below_1 else 2
