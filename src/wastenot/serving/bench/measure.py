@@ -40,9 +40,7 @@ class Served:
         gpu: model of its GPUs.
         gpus: of the engine.
         task: the load it is under.
-        tensor_parallel: with ``expert_parallel`` and ``data_parallel`` how the GPUs share the work.
-        expert_parallel: see there.
-        data_parallel: see there.
+        tensor_parallel: degree.
         precision: of the weights, where known.
     """
 
@@ -52,8 +50,6 @@ class Served:
     gpus: int
     task: str
     tensor_parallel: int = 1
-    expert_parallel: int = 1
-    data_parallel: int = 1
     precision: str = ""
 
     def made(self, point: ServingPoint) -> bool:

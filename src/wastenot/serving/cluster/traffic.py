@@ -181,7 +181,7 @@ class SyntheticTraffic:
         if not 0 < part_s < math.inf:
             raise BadInputError(f"`part_s` ({part_s:g}) must be above 0")
         tables = self.prompt.of_deviates(), self.output.of_deviates()
-        kept, slot, part = _none(), 0, 0
+        kept, slot, part = (np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)), 0, 0
         while part * part_s < self.curve.duration_s:
             end_s, pieces = (part + 1) * part_s, [kept]
             while slot < len(self.curve.rate_per_s) and slot * self.curve.slot_s < end_s:
@@ -271,10 +271,6 @@ def time_of_s(text: str) -> float:
 
 def _bin(deviates: FloatArray) -> IndexArray:
     return np.clip((deviates + _DEVIATES) * (_BINS / (2 * _DEVIATES)), 0, _BINS - 1).astype(np.int32)
-
-
-def _none() -> tuple[FloatArray, IndexArray, IndexArray]:
-    return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
 
 
 def _since_monday_s(text: str) -> float | None:

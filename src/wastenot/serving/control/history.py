@@ -62,18 +62,6 @@ def plain(label: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in label)[:_LONGEST_LABEL]
 
 
-def check_prometheus(url: str) -> None:
-    """Refuse an address of Prometheus that is none.
-
-    Raises:
-        BadInputError: says what one is like.
-    """
-    try:
-        host_of(url)
-    except BadInputError:
-        raise BadInputError(f"Prometheus {url}: not an address; write one such as http://localhost:9090") from None
-
-
 async def read_histories(url: str, wanted: Sequence[str], hours: float) -> tuple[History, ...]:
     """The last hours of servers' metrics.
 
@@ -85,7 +73,10 @@ async def read_histories(url: str, wanted: Sequence[str], hours: float) -> tuple
     Raises:
         BadInputError: Prometheus does not answer, or has no metrics of such servers; there are several and none was chosen.
     """
-    check_prometheus(url)
+    try:
+        host_of(url)
+    except BadInputError:
+        raise BadInputError(f"Prometheus {url}: not an address; write one such as http://localhost:9090") from None
     if not 0.0 < hours <= MOST_HOURS:
         raise BadInputError(f"`hours` {hours:g}: must be above 0, and at most {MOST_HOURS:g}")
     aiohttp = aiohttp_or_error()

@@ -245,7 +245,9 @@ class _Account:
     def count(self, before: tuple[float, ServerReading], now: tuple[float, ServerReading], instance: Instance) -> None:
         """Account for the time between two readings, at the clock that was chosen at the first."""
         (then_s, then), (now_s, reading) = before, now
-        over_s, made, load = now_s - then_s, _rise(reading.output_tokens, then.output_tokens), instance.policy.load
+        over_s, made, load = now_s - then_s, 0.0, instance.policy.load
+        if reading.output_tokens is not None and then.output_tokens is not None:
+            made = max(reading.output_tokens - then.output_tokens, 0.0)
         self.answered = self.answered or made > 0.0
         if made > 0.0 and load is None:
             return  # too few requests so far to say what they are like
@@ -311,10 +313,6 @@ class _Account:
         counts = tuple(float(sum(each)) for each in zip(*(one.counts for one in alike), strict=True))
         found = LatencyCounts(alike[0].edges, counts).quantile(0.5)
         return None if found is None or math.isinf(found) else found
-
-
-def _rise(now: float | None, then: float | None) -> float:
-    return 0.0 if now is None or then is None else max(now - then, 0.0)
 
 
 def _joined(stretches: Sequence[Stretch]) -> Iterator[Stretch]:

@@ -107,7 +107,9 @@ class DirectSource:
 
     async def _one(self, session: Any, number: int, into: queue.SimpleQueue[Heard]) -> None:
         await asyncio.sleep(self._period_s * number / len(self._urls))
-        addresses = addresses_of(self._urls[number])
+        url = self._urls[number]  # its path if it has one, or else the usual ones
+        usual = tuple(url.rstrip("/") + each for each in METRIC_PATHS)
+        addresses = (url,) if urlsplit(url).path not in ("", "/") else usual
         which = 0
         due = time.monotonic()
         while True:
@@ -228,12 +230,6 @@ async def query_prometheus(session: Any, url: str, query: str, at_s: float | Non
     if len(result) > _MOST_SERIES:
         raise ServerError(f"answers with more than {_MOST_SERIES:,} series")
     return result
-
-
-def addresses_of(url: str) -> tuple[str, ...]:
-    """Where a server may have its metrics: its path if it has one, or else the usual ones."""
-    path = urlsplit(url).path
-    return (url,) if path not in ("", "/") else tuple(url.rstrip("/") + each for each in METRIC_PATHS)
 
 
 def host_of(url: str) -> str:

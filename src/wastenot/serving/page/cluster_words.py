@@ -230,14 +230,9 @@ def about_table(found: Comparison) -> Table:
     """What each policy does."""
     columns: tuple[Listed[Outcome], ...] = (
         Listed("Policy", _policy_of, numeric=False),
-        Listed("What it does", lambda each: about_policy(each.policy), numeric=False),
+        Listed("What it does", lambda each: POLICIES[each.policy].about, numeric=False),
     )
     return listing("What the policies do", found.outcomes, columns)
-
-
-def about_policy(name: str) -> str:
-    """A policy in a few words."""
-    return POLICIES[name].about
 
 
 _RUNNING_NOTE = (
@@ -409,11 +404,11 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
         shown.append(_saving_panel(scenario, found, "A fixed clock, without any control", text, fixed))
     if policy is not None:
         title = f"Lowest {noun} that meets the deadlines" if fixed is None else "With a policy in control"
-        text = f"{names[policy.policy]}: {about_policy(policy.policy)}."
+        text = f"{names[policy.policy]}: {POLICIES[policy.policy].about}."
         shown.append(_saving_panel(scenario, found, title, text, policy))
     if len(shown) < 2:
         token = first.over(lambda run: run.energy_per_token_j)
-        text = f"{names[first.policy]}: {about_policy(first.policy)}."
+        text = f"{names[first.policy]}: {POLICIES[first.policy].about}."
         lines = _deadline_lines(first)
         shown.append(Panel("Compared with", f"{quantity(token.mean, 'J', 3)} per token", text, lines=lines))
     return (*shown, _asked(scenario, found))

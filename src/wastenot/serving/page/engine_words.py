@@ -319,7 +319,7 @@ def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Pa
     engine = Panel("Engine", model, f"on {device}.", lines=engine_lines(profile))
     if not points:
         return (engine,)
-    cheapest, fastest = (min(points, key=of) for of in (_energy_of, _latency_of))
+    cheapest, fastest = (min(points, key=of) for of in (_energy_of, lambda each: each.latency_s))
     energy, gap = quantity(fastest.energy_per_token_j, "J", 3), quantity(cheapest.latency_s, "s", 3)
     ends = (
         _panel(
@@ -392,10 +392,6 @@ def _panel(title: str, value: str, text: str, point: OperatingPoint) -> Panel:
 
 def _energy_of(point: OperatingPoint) -> float:
     return point.energy_per_token_j
-
-
-def _latency_of(point: OperatingPoint) -> float:
-    return point.latency_s
 
 
 def typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, ...] | None:

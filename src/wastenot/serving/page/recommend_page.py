@@ -170,13 +170,6 @@ def _log(values: list[float], *, spare: float = 1.0) -> Any:
     return load("altair").Scale(type="log", domain=[low / room / spare, high * room * spare], nice=False)
 
 
-def _published_source(found: Recommended) -> str:
-    """Where all numbers come from, if others published them."""
-    if not all(map(is_published, found.points)):
-        return ""
-    return f"by others: {', '.join(dict.fromkeys(each.source.partition(': ')[2] for each in found.points))}"
-
-
 def recommend_page(found: Recommended) -> Page:
     """The page of recommendations.
 
@@ -187,6 +180,7 @@ def recommend_page(found: Recommended) -> Page:
         MissingExtraError: the ``report`` extra is not installed.
     """
     models = list(dict.fromkeys(each.model for each in found.points))
+    published = dict.fromkeys(each.source.partition(": ")[2] for each in found.points)  # by others, if all are
     return Page(
         verb="recommend",
         brand="recommend",
@@ -203,6 +197,6 @@ def recommend_page(found: Recommended) -> Page:
         else None,
         notes=notes(found),
         about=about(found),
-        source=_published_source(found),
+        source=f"by others: {', '.join(published)}" if all(map(is_published, found.points)) else "",
         made_from=tuple(("Source", each) for each in found.sources),
     )

@@ -89,12 +89,14 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
     shown = _shown(found)
     if not shown:
         return ()
-    figures = [_figure(found, shown, "serving-timeline", "Timeline", _READ, 0.0, found.duration_s)]
+
+    def figure(name: str, title: str, note: str, begin_s: float, end_s: float) -> Figure:
+        return Figure(name, title, about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
+
+    figures = [figure("serving-timeline", "Timeline", _READ, 0.0, found.duration_s)]
     if found.duration_s > 3 * _CLOSE_S:
         begin_s = _busiest_s(shown[0])
-        figures.append(
-            _figure(found, shown, "serving-minute", "The busiest minute", _MINUTE, begin_s, begin_s + _CLOSE_S),
-        )
+        figures.append(figure("serving-minute", "The busiest minute", _MINUTE, begin_s, begin_s + _CLOSE_S))
     return tuple(figures)
 
 
@@ -133,10 +135,6 @@ _READ = (
     "of the deadline for its prompt. Dotted lines mark the deadlines."
 )
 _MINUTE = "The minute in which most tokens were generated, from the timeline above; panels and lines are the same."
-
-
-def _figure(found: Steering, shown: list[Steered], name: str, title: str, note: str, begin_s: float, end_s: float) -> Figure:
-    return Figure(name, title, about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
 
 
 def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) -> Any:
