@@ -244,38 +244,35 @@ def engine_text(
 
     import numpy as np
 
-    from wastenot.serving.page.engine_words import (
-        clocks_table,
-        effect_text,
-        errors_table,
-        frontier_table,
-        name_of,
-        origin_of,
-        prefill_table,
-        profile_notes,
-        source_text,
-        verdict_text,
-    )
+    from wastenot.serving.page import engine_words
     from wastenot.terminal.tables import Group, Text, headline, rich_table
 
-    model, device = name_of(profile)
-    head = headline(model, device, f"{origin_of(profile)}, {source_text(profile)}", f"{context:,.0f} tokens of context")
-    parts: list[RenderableType] = [head, Text(f"{effect_text(points)}: {verdict_text(profile, points)}")]
-    best = frontier_table(points)
+    model, device = engine_words.name_of(profile)
+    head = headline(
+        model,
+        device,
+        f"{engine_words.origin_of(profile)}, {engine_words.source_text(profile)}",
+        f"{context:,.0f} tokens of context",
+    )
+    parts: list[RenderableType] = [
+        head,
+        Text(f"{engine_words.effect_text(points)}: {engine_words.verdict_text(profile, points)}"),
+    ]
+    best = engine_words.frontier_table(points)
     if best is not None and len(best.rows) > _SHOWN:
         every = np.rint(np.linspace(0, len(best.rows) - 1, _SHOWN)).astype(int)
         note = f"{_SHOWN} of {len(best.rows)}; --json lists all. {best.note}"
         best = replace(best, rows=tuple(best.rows[index] for index in every), note=note)
     tables = [
-        *(clocks_table(points, each.gpus, _CLOCKS) for each in profile.engines),
+        *(engine_words.clocks_table(points, each.gpus, _CLOCKS) for each in profile.engines),
         best,
-        prefill_table(prefills),
-        errors_table(profile),
+        engine_words.prefill_table(prefills),
+        engine_words.errors_table(profile),
     ]
     for table in tables:
         if table is not None:
             parts += ["", Text(table.title, style="bold"), rich_table(table, ("Compared with",))]
-    notes = profile_notes(profile, assumed_clocks=assumed_clocks)
+    notes = engine_words.profile_notes(profile, assumed_clocks=assumed_clocks)
     if notes:
         parts += ["", *(Text(f"- {note}") for note in notes)]
     return Group(*parts)

@@ -23,20 +23,7 @@ from wastenot.serving.cluster.outcome import Comparison, Outcome
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.cluster.simulated import SimulatedScenario
-from wastenot.serving.page.cluster_words import (
-    about,
-    about_cluster,
-    about_table,
-    cautions_on,
-    classes_table,
-    effect_text,
-    next_step,
-    panels,
-    plain_names,
-    running_table,
-    savings_table,
-    verdict_text,
-)
+from wastenot.serving.page import cluster_words
 from wastenot.serving.page.engine_words import simulated_origin, steps_text
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
 
@@ -73,7 +60,7 @@ def _role_of(found: Comparison, outcome: Outcome) -> Role:
 
 def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     seeds, bound = len(found.outcomes[0].records), found.bound_per_token_j
-    names = plain_names(scenario, found)
+    names = cluster_words.plain_names(scenario, found)
     bars = [_bar(each, names[each.policy], _role_of(found, each)) for each in found.outcomes]
     saves = any(bar.role == "headline" for bar in bars)
     allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
@@ -85,7 +72,13 @@ def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: st
     )
     chart = specification_of(policies_chart(bars, allowed=allowed, late=late, bound_j=found.bound_per_token_j))
     note = " ".join(filter(None, parts))
-    return Figure(f"cluster-energy{suffix}", f"Energy and deadlines by policy{title}", about(scenario, found), note, chart)
+    return Figure(
+        f"cluster-energy{suffix}",
+        f"Energy and deadlines by policy{title}",
+        cluster_words.about(scenario, found),
+        note,
+        chart,
+    )
 
 
 def _bar(outcome: Outcome, name: str, role: Role) -> PolicyBar:
@@ -105,7 +98,7 @@ def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: 
         "serve. Late requests are shown at their arrival."
     )
     chart = specification_of(_timeline_chart(scenario, found))
-    return Figure(f"cluster-timeline{suffix}", f"Timeline{title}", about(scenario, found), note, chart)
+    return Figure(f"cluster-timeline{suffix}", f"Timeline{title}", cluster_words.about(scenario, found), note, chart)
 
 
 def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
@@ -121,7 +114,7 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     panels |= {"mhz": "core clock, MHz", "late": "late, %"}
     rows = [row for run in runs for row in timeline_rows(run, unit_s)]
     fields = [field for field in panels if any(row.get(field) for row in rows)]
-    names = plain_names(scenario, found)
+    names = cluster_words.plain_names(scenario, found)
     data = inline([{**row, "policy": names[row["policy"]]} for row in rows])
     drawn_of = {each.policy: ROLE_COLORS[_role_of(found, each)] for each in found.outcomes}
     colors = {names[run.policy]: drawn_of[run.policy] for run in runs}
@@ -183,7 +176,7 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    name, rest = about_cluster(scenario)
+    name, rest = cluster_words.about_cluster(scenario)
     first = found[0]
     tables = [table for place, each in enumerate(found) for table in _tables(scenario, each, place, several=len(found) > 1)]
     return Page(
@@ -191,18 +184,20 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         brand="serving",
         title=(name, rest),
         origin=simulated_origin(scenario.cluster.layouts),
-        effect=effect_text(scenario, first),
-        verdict=verdict_text(scenario, first),
+        effect=cluster_words.effect_text(scenario, first),
+        verdict=cluster_words.verdict_text(scenario, first),
         tone="neutral" if first.fixed_plan is None else "promised",
-        panels=panels(scenario, first),
-        next_step=next_step(scenario, first),
+        panels=cluster_words.panels(scenario, first),
+        next_step=cluster_words.next_step(scenario, first),
         figures=cluster_figures(scenario, found),
         tables=[],
         folded=Folded("All policies", "what each does, its numbers, and which requests were late", tables=tables),
         notes=[
-            f"{each.traffic}: {note}" if len(found) > 1 else note for each in found for note in cautions_on(scenario, each)
+            f"{each.traffic}: {note}" if len(found) > 1 else note
+            for each in found
+            for note in cluster_words.cautions_on(scenario, each)
         ],
-        about=about(scenario, first),
+        about=cluster_words.about(scenario, first),
         device=scenario.cluster.layouts[0].device,
         made_from=(("Scenario", str(scenario.path)), ("Engines", steps_text(scenario.cluster.layouts))),
     )
@@ -220,12 +215,12 @@ def _renamed(table: Table, names: Mapping[str, str], *, beside: bool) -> Table:
 
 def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:
     tables = [
-        ("meanings", about_table(found)),
-        ("policies", savings_table(found, scenario.parts.objective.currency)),
-        ("classes", classes_table(found)),
-        ("running", running_table(found)),
+        ("meanings", cluster_words.about_table(found)),
+        ("policies", cluster_words.savings_table(found, scenario.parts.objective.currency)),
+        ("classes", cluster_words.classes_table(found)),
+        ("running", cluster_words.running_table(found)),
     ]
-    names = plain_names(scenario, found)
+    names = cluster_words.plain_names(scenario, found)
     tables = [(name, _renamed(table, names, beside=name == "meanings")) for name, table in tables]
     if not several:
         return tables

@@ -14,20 +14,8 @@ from wastenot.pages.page import Page
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.control.history import plain
 from wastenot.serving.control.replay import Replay, ReplayedServer, Stretch
+from wastenot.serving.page import replay_words
 from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
-from wastenot.serving.page.replay_words import (
-    amounts,
-    cannot_tell,
-    effect_text,
-    energies_per_token_j,
-    next_step,
-    of_servers,
-    origin_of,
-    panels,
-    servers_table,
-    verdict_text,
-    warnings,
-)
 
 _WIDE, _HEIGHT = 900, 130
 _MOST_SHOWN = 6  # servers in the figure
@@ -48,20 +36,20 @@ def replay_page(found: Replay) -> Page:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    effect = effect_text(found)
+    effect = replay_words.effect_text(found)
     return Page(
         verb="serve control",
         brand="serve control",
         title=(found.model or "engine", f"on {found.device or 'an unnamed device'}"),
-        origin=origin_of(found),
+        origin=replay_words.origin_of(found),
         effect=effect[:1].upper() + effect[1:],
-        verdict=verdict_text(found),
-        panels=panels(found),
-        next_step=next_step(found),
+        verdict=replay_words.verdict_text(found),
+        panels=replay_words.panels(found),
+        next_step=replay_words.next_step(found),
         figures=[figure for figure in (energy_figure(found), timeline_figure(found)) if figure is not None],
-        tables=[("servers", servers_table(found))] if len(found.servers) > 1 else [],
-        notes=warnings(found),
-        cannot_tell=cannot_tell(found),
+        tables=[("servers", replay_words.servers_table(found))] if len(found.servers) > 1 else [],
+        notes=replay_words.warnings(found),
+        cannot_tell=replay_words.cannot_tell(found),
         source="energies and times by the profile, for the load that Prometheus recorded",
         about=_about(found),
         device=found.device,
@@ -71,13 +59,13 @@ def replay_page(found: Replay) -> Page:
 
 
 def _about(found: Replay) -> str:
-    name = plain(found.servers[0].instance) if len(found.servers) == 1 else of_servers(found)
+    name = plain(found.servers[0].instance) if len(found.servers) == 1 else replay_words.of_servers(found)
     return f"{name} · the last {'hour' if found.hours == 1.0 else f'{found.hours:g} h'}"
 
 
 def energy_figure(found: Replay) -> Figure | None:
     """Energy per token at the default clocks and as the controller would have set them; ``None`` without tokens."""
-    token_j = energies_per_token_j(found)
+    token_j = replay_words.energies_per_token_j(found)
     if token_j is None:
         return None
     default_j, ours_j = token_j
@@ -85,7 +73,7 @@ def energy_figure(found: Replay) -> Figure | None:
         PolicyBar("default clocks", "compared with", *(default_j,) * 3, None, 0.0, attains=True),
         PolicyBar("serve control", "headline", *(ours_j,) * 3, found.saved, 0.0, attains=True),
     ]
-    saved, total = amounts(found)
+    saved, total = replay_words.amounts(found)
     note = f"By the profile, for the load that was recorded: {total} at the default clocks, {saved} less as controlled."
     return Figure("replay-energy", "Energy per token", _about(found), note, specification_of(policies_chart(bars)))
 

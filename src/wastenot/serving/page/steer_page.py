@@ -16,18 +16,9 @@ from wastenot.pages.page import Folded, Page
 from wastenot.serving.model.engine import core_clocks_mhz
 from wastenot.serving.model.steered_headline import best_of, headline_run
 from wastenot.serving.model.steering import Steered, Steering
+from wastenot.serving.page import steer_words
 from wastenot.serving.page.engine_words import simulated_origin, steps_text
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
-from wastenot.serving.page.steer_words import (
-    about,
-    about_table,
-    effect_text,
-    next_step,
-    notes_on,
-    panels,
-    policies_table,
-    verdict_text,
-)
 
 _ASSUMED = ", assumed"
 
@@ -44,7 +35,9 @@ def policies_figure(found: Steering) -> Figure:
     if found.with_assumed is not None:
         note += " Blue: known clocks only; orange: assumed ones, too."
     chart = policies_chart(bars, allowed=1.0 - found.share, late="late requests, %")
-    return Figure("serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(chart))
+    return Figure(
+        "serving-policies", "Energy and deadlines by policy", steer_words.about(found), note, specification_of(chart)
+    )
 
 
 def _bars(found: Steering, *, assumed: bool = False) -> list[PolicyBar]:
@@ -91,7 +84,7 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
         return ()
 
     def figure(name: str, title: str, note: str, begin_s: float, end_s: float) -> Figure:
-        return Figure(name, title, about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
+        return Figure(name, title, steer_words.about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
 
     figures = [figure("serving-timeline", "Timeline", _READ, 0.0, found.duration_s)]
     if found.duration_s > 3 * _CLOSE_S:
@@ -173,7 +166,7 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) 
             layers.insert(0, alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y))
         title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
         panels.append(layered(*layers).properties(width=_WIDE, height=_HEIGHT, title=title))
-    return alt.vconcat(*panels, spacing=10)
+    return alt.vconcat(*steer_words.panels, spacing=10)
 
 
 def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -> list[dict[str, object]]:
@@ -243,20 +236,20 @@ def steer_page(found: Steering) -> Page:
         brand="serving",
         title=(engine.model or "engine", f"on {engine.device or 'an unnamed device'}"),
         origin=simulated_origin((engine,)),
-        effect=effect_text(found),
-        verdict=verdict_text(found),
-        panels=panels(found),
-        next_step=next_step(found),
+        effect=steer_words.effect_text(found),
+        verdict=steer_words.verdict_text(found),
+        panels=steer_words.panels(found),
+        next_step=steer_words.next_step(found),
         figures=figures[:2],
         tables=[],
         folded=Folded(
             "All policies",
             f"what each does, its numbers{', and the busiest minute' if figures[2:] else ''}",
             figures[2:],
-            [("meanings", about_table(found)), ("policies", policies_table(found))],
+            [("meanings", steer_words.about_table(found)), ("policies", steer_words.policies_table(found))],
         ),
-        notes=[sentence(note) for note in notes_on(found)],
-        about=about(found),
+        notes=[sentence(note) for note in steer_words.notes_on(found)],
+        about=steer_words.about(found),
         device=engine.device,
         made_from=[
             *([("Trace", found.trace)] if found.trace else []),
