@@ -25,9 +25,9 @@ from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.cluster.simulated import SimulatedScenario
 from wastenot.serving.page import cluster_words
 from wastenot.serving.page.engine_words import simulated_origin, steps_text
+from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
 
-_WIDE, _HEIGHT = 900, 84
 _UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
 
 
@@ -113,34 +113,22 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
         panels[f"layout{layout}"] = f"instances of {degree} GPU{'' if degree == 1 else 's'} that serve"
     panels |= {"mhz": "core clock, MHz", "late": "late, %"}
     rows = [row for run in runs for row in timeline_rows(run, unit_s)]
-    fields = [field for field in panels if any(row.get(field) for row in rows)]
+    shown = {field: title for field, title in panels.items() if any(row.get(field) for row in rows)}
     names = cluster_words.plain_names(scenario, found)
     data = inline([{**row, "policy": names[row["policy"]]} for row in rows])
     drawn_of = {each.policy: ROLE_COLORS[_role_of(found, each)] for each in found.outcomes}
     colors = {names[run.policy]: drawn_of[run.policy] for run in runs}
     tip = tooltips({"policy:N": "policy", "at:Q": unit})
-    drawn = []
-    for field in fields:
-        last = field == fields[-1]
-        x = alt.X(
-            "at:Q",
-            title=f"{unit} since the start" if last else None,
-            scale=alt.Scale(domain=[0.0, lasts_s / unit_s], nice=False),
-            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
-        )
-        y = alt.Y(
-            f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True),
-            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
-        )  # fmt: skip
-        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
-        line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
-        heading = alt.TitleParams(panels[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
-        marks = line.encode(x=x, y=y, color=color, tooltip=tip)
+
+    def draw(field: str, x: Any, y: Any) -> list[Any]:
         if field == "came":  # the same for all
             one = inline([row for row in timeline_rows(runs[0], unit_s) if row["at"] < lasts_s / unit_s])
-            marks = alt.Chart(one).mark_line(style="curve", clip=True, interpolate="step-after").encode(x=x, y=y)
-        drawn.append(marks.properties(width=_WIDE, height=_HEIGHT, title=heading))
-    return alt.vconcat(*drawn, spacing=10)
+            return [alt.Chart(one).mark_line(style="curve", clip=True, interpolate="step-after").encode(x=x, y=y)]
+        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
+        line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
+        return [line.encode(x=x, y=y, color=color, tooltip=tip)]
+
+    return panels_over_time(shown, f"{unit} since the start", (0.0, lasts_s / unit_s), draw)
 
 
 def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, Any]]:

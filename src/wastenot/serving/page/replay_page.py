@@ -8,16 +8,17 @@ from itertools import pairwise
 from typing import Any
 
 from wastenot.core.wording import counted
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, series_color, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.control.history import plain
 from wastenot.serving.control.replay import Replay, ReplayedServer, Stretch
 from wastenot.serving.page import replay_words
+from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
 
-_WIDE, _HEIGHT = 900, 130
+_HEIGHT = 130  # of a panel, in pixels
 _MOST_SHOWN = 6  # servers in the figure
 _PANELS = {
     "mhz": "core clock that would have been set, MHz",
@@ -101,37 +102,18 @@ def _chart(shown: Sequence[ReplayedServer]) -> Any:
     rows = [row for each in shown for row in _rows(each, begin_s, unit_s)]
     colors = {plain(each.instance): CATEGORIES[index % len(CATEGORIES)] for index, each in enumerate(shown)}
     began = f"{datetime.fromtimestamp(begin_s, UTC):%H:%M} UTC"
-    fields = [field for field in _PANELS if any(row[field] is not None for row in rows)]
-    drawn = []
-    for field in fields:
-        last = field == fields[-1]
-        x = alt.X(
-            "at:Q",
-            title=f"{unit} since {began}" if last else None,
-            scale=alt.Scale(domain=[0.0, (end_s - begin_s) / unit_s], nice=False),
-            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
-        )
-        y = alt.Y(
-            f"{field}:Q",
-            title=None,
-            scale=alt.Scale(zero=field != "mhz", nice=True),
-            axis=alt.Axis(tickCount=4, minExtent=44, maxExtent=44),
-        )
-        color = (
-            series_color("server:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
-            if len(shown) > 1
-            else alt.value(next(iter(colors.values())))
-        )
-        chart = (
-            alt.Chart(inline(rows))
-            .mark_line(strokeWidth=1.8, interpolate="step-after", clip=True)
-            .encode(
-                x=x, y=y, color=color, tooltip=tooltips({"server:N": "server", "at:Q": unit, f"{field}:Q": _PANELS[field]})
-            )
-        )
-        title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
-        drawn.append(layered(chart).properties(width=_WIDE, height=_HEIGHT, title=title))
-    return alt.vconcat(*drawn, spacing=12)
+    panels = {field: title for field, title in _PANELS.items() if any(row[field] is not None for row in rows)}
+
+    def draw(field: str, x: Any, y: Any) -> list[Any]:
+        color = alt.value(next(iter(colors.values())))
+        if len(shown) > 1:
+            color = series_color("server:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
+        tip = tooltips({"server:N": "server", "at:Q": unit, f"{field}:Q": _PANELS[field]})
+        lines = alt.Chart(inline(rows)).mark_line(strokeWidth=1.8, interpolate="step-after", clip=True)
+        return [lines.encode(x=x, y=y, color=color, tooltip=tip)]
+
+    span = (0.0, (end_s - begin_s) / unit_s)
+    return panels_over_time(panels, f"{unit} since {began}", span, draw, height=_HEIGHT, ticks=4)
 
 
 def _rows(server: ReplayedServer, begin_s: float, unit_s: float) -> list[dict[str, object]]:

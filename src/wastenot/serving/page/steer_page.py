@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.wording import sentence
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, series_color, specification_of, tooltips
 from wastenot.pages.formatting import SPACE, percent
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
@@ -18,6 +18,7 @@ from wastenot.serving.model.steered_headline import best_of, headline_run
 from wastenot.serving.model.steering import Steered, Steering
 from wastenot.serving.page import steer_words
 from wastenot.serving.page.engine_words import simulated_origin, steps_text
+from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
 
 _ASSUMED = ", assumed"
@@ -65,7 +66,6 @@ def _name_of(run: Steered, *, assumed: bool = False) -> str:
     return f"{name}{_ASSUMED}" if assumed else name
 
 
-_WIDE, _HEIGHT = 900, 84
 _BINS = 240  # of a picture
 _CLOSE_S = 60.0  # of the stretch that is looked at closely
 _PANELS = {
@@ -138,35 +138,19 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) 
     unit_s = 60.0 if minutes else 1.0
     limits = {"gap_ms": 1e3 * found.deadlines.tbt_s, "first": 100.0}
     tip = tooltips({"policy:N": "policy", "at:Q": "minute" if minutes else "second"})
-    panels = []
-    fields = [field for field in _PANELS if any(row[field] is not None for row in rows)]
-    for field in fields:
-        last = field == fields[-1]
-        x = alt.X(
-            "at:Q",
-            title=f"{'minutes' if minutes else 'seconds'} since the start" if last else None,
-            scale=alt.Scale(domain=[begin_s / unit_s, end_s / unit_s], nice=False),
-            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
-        )
-        y = alt.Y(
-            f"{field}:Q",
-            title=None,
-            scale=alt.Scale(zero=field != "mhz", nice=True),
-            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
-        )
+    panels = {field: title for field, title in _PANELS.items() if any(row[field] is not None for row in rows)}
+
+    def draw(field: str, x: Any, y: Any) -> list[Any]:
         color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
         shape = {"interpolate": "step-after"} if field == "mhz" else {}
-        line = (
-            alt.Chart(inline(rows))
-            .mark_line(strokeWidth=1.4, opacity=0.9, clip=True, **shape)
-            .encode(x=x, y=y, color=color, tooltip=tip)
-        )
-        layers = [line]
-        if field in limits:
-            layers.insert(0, alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y))
-        title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
-        panels.append(layered(*layers).properties(width=_WIDE, height=_HEIGHT, title=title))
-    return alt.vconcat(*steer_words.panels, spacing=10)
+        lines = alt.Chart(inline(rows)).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, **shape)
+        lines = lines.encode(x=x, y=y, color=color, tooltip=tip)
+        if field not in limits:
+            return [lines]
+        return [alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y), lines]
+
+    title = f"{'minutes' if minutes else 'seconds'} since the start"
+    return panels_over_time(panels, title, (begin_s / unit_s, end_s / unit_s), draw)
 
 
 def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -> list[dict[str, object]]:
