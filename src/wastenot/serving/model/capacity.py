@@ -39,12 +39,7 @@ class Capacity:
 
 
 def capacity(
-    load: Callable[[float], Requests],
-    engine: Engine,
-    deadlines: Deadlines,
-    *,
-    share: float = 0.99,
-    within: float = 0.01,
+    load: Callable[[float], Requests], engine: Engine, deadlines: Deadlines, *, share: float = 0.99, within: float = 0.01
 ) -> Capacity:
     """The highest rate at which the maximum clock attains a share, by bisection.
 

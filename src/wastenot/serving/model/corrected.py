@@ -276,13 +276,7 @@ def _fitted(parts: _Parts, used: BoolArray) -> _Fit:
     return parameters(found.x)
 
 
-def _off(
-    quantity: Quantity,
-    parts: _Parts,
-    of: BoolArray,
-    before: _Fit,
-    after: _Fit,
-) -> Off:
+def _off(quantity: Quantity, parts: _Parts, of: BoolArray, before: _Fit, after: _Fit) -> Off:
     was, now = (np.abs(parts.times_s(each)[of] / parts.time_s[of] - 1.0) for each in (before, after))
     return Off(quantity, int(of.sum()), float(was.mean()), float(was.max()), float(now.mean()), float(now.max()))
 

@@ -304,11 +304,7 @@ def _curve(
 
 
 def _kernel(
-    sweep: Sweep,
-    name: str,
-    size: Size,
-    parts: Sequence[StepPart],
-    curves: Sequence[tuple[FloatArray, FloatArray]],
+    sweep: Sweep, name: str, size: Size, parts: Sequence[StepPart], curves: Sequence[tuple[FloatArray, FloatArray]]
 ) -> _Kernel:
     """A kernel at all of its shapes, which must be a grid."""
     own = {part.at: index for index, part in enumerate(parts) if part.name == name and part.size == size}

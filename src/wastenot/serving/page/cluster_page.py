@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.pages.figure import (
-    Figure,
-    inline,
-    series_color,
-    specification_of,
-    tooltips,
-)
+from wastenot.pages.figure import Figure, inline, series_color, specification_of, tooltips
 from wastenot.pages.formatting import duration, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
@@ -41,10 +35,7 @@ def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Fi
     for place, each in enumerate(found):
         suffix = f"-{place + 1}" if len(found) > 1 else ""
         title = f": {each.traffic}" if len(found) > 1 else ""
-        figures += [
-            _energy_figure(scenario, each, suffix, title),
-            _timeline_figure(scenario, each, suffix, title),
-        ]
+        figures += [_energy_figure(scenario, each, suffix, title), _timeline_figure(scenario, each, suffix, title)]
     return tuple(figures)
 
 
@@ -212,10 +203,4 @@ def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool)
     tables = [(name, _renamed(table, names, beside=name == "meanings")) for name, table in tables]
     if not several:
         return tables
-    return [
-        (
-            f"{name}-{place + 1}",
-            replace(table, title=f"{table.title}: {found.traffic}"),
-        )
-        for name, table in tables
-    ]
+    return [(f"{name}-{place + 1}", replace(table, title=f"{table.title}: {found.traffic}")) for name, table in tables]

@@ -170,9 +170,7 @@ def _same(row: dict[str, Any], after: dict[str, Any]) -> bool:
     return all(row[name] == after[name] for name in ("series", "time", "energy")) and row["mhz"] != after["mhz"]
 
 
-def _parts_of_default(
-    points: Sequence[tuple[Setting, float, float, float, bool]],
-) -> tuple[str, list[dict[str, Any]]]:
+def _parts_of_default(points: Sequence[tuple[Setting, float, float, float, bool]]) -> tuple[str, list[dict[str, Any]]]:
     """The default clocks, or else the maximum clock, and the energies of each series as parts of that there.
 
     Args:
@@ -220,24 +218,11 @@ def _curves(
     """A curve over the clock for each series, its least marked, and the point that the headline is of."""
     alt = load("altair")
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
-    x = alt.X(
-        "mhz:Q",
-        title="core clock, MHz",
-        scale=alt.Scale(zero=False, nice=False, padding=14),
-        axis=_axis(form=",d"),
-    )
+    x = alt.X("mhz:Q", title="core clock, MHz", scale=alt.Scale(zero=False, nice=False, padding=14), axis=_axis(form=",d"))
     y = alt.Y("part:Q", title=title, scale=alt.Scale(zero=False))
     scale = alt.Scale(domain=names, range=[colors[name] for name in names])
     color = alt.Color("series:N", title=series, sort=names, scale=scale, legend=alt.Legend(orient="top"))
-    tip = tooltips(
-        {
-            "series:N": series,
-            "setting:N": "clock",
-            "energy:N": "energy",
-            "time:N": "time",
-            "change:N": "change",
-        }
-    )
+    tip = tooltips({"series:N": series, "setting:N": "clock", "energy:N": "energy", "time:N": "time", "change:N": "change"})
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
     strong = alt.value(1.0) if told is None else alt.condition(alt.datum.series == told[0], alt.value(1.0), alt.value(0.4))
     lines = base.mark_line(strokeWidth=1.8).encode(order=alt.Order("mhz:Q"), opacity=strong)
