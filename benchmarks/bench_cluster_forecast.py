@@ -18,7 +18,7 @@ from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import TRACES
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.cluster.classes import CLASSES, COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.forecast import SLOT_S, UPPER, Past, forecast, template
 from wastenot.serving.cluster.model import ClusterView
@@ -62,7 +62,7 @@ def shares() -> FloatArray:
         for field in ("ContextTokens", "GeneratedTokens")
     ]
     drawn = next(SyntheticTraffic(RateCurve(3600.0, np.array([20.0])), *lengths, seed=1).parts())
-    count = np.bincount(CLASSES.of(drawn.prompt_tokens, drawn.output_tokens), minlength=COUNT)
+    count = np.bincount(class_of(drawn.prompt_tokens, drawn.output_tokens), minlength=COUNT)
     return np.asarray(count / count.sum())
 
 

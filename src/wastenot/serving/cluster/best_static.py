@@ -15,7 +15,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.serving.cluster.levels import Levels, levels
 from wastenot.serving.cluster.mixes import mix_of
@@ -68,7 +68,7 @@ def best_static(
     every = max(math.ceil(sum(len(each) for each in parts()) / TRIED), 1)
     requests, some = joined([_stretches(part, every) if every > 1 else part for part in parts()]), every > 1
     trial = _Trial(cluster, share, router, one_pool)
-    number = cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
+    number = class_of(requests.prompt_tokens, requests.output_tokens)
     tried: dict[tuple[int, ...], _Tried | None] = {}
     best: tuple[float, tuple[tuple[int, ...], ...]] | None = None
     for partition in PARTITIONS[:1] if one_pool else PARTITIONS:

@@ -10,7 +10,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import CLASSES, COUNT
+from wastenot.serving.cluster.classes import COUNT, OUTPUT_BELOW, PROMPT_BELOW, class_of
 from wastenot.serving.model.requests import Requests
 
 SPREAD = 0.5
@@ -59,7 +59,7 @@ class Mix:
 
     def classes(self) -> IndexArray:
         """The class of each kind."""
-        return CLASSES.of(np.rint(self.prompt_tokens).astype(np.intp), self.output_tokens)
+        return class_of(np.rint(self.prompt_tokens).astype(np.intp), self.output_tokens)
 
     def draw(self, rate_per_s: float, duration_s: float, seed: int) -> Requests:
         """Requests like these that come independently of one another; for checks of what is computed from the mix."""
@@ -113,8 +113,8 @@ def mix_of_classes(rate_per_s: FloatArray, prompt_tokens: FloatArray, output_tok
     for number in range(COUNT):
         if rate_per_s[number] <= 0:
             continue
-        prompt = _within(prompt_tokens[number] * parts, CLASSES.prompt_below, number // 3)
-        output = _within(output_tokens[number] * parts, CLASSES.output_below, number % 3)
+        prompt = _within(prompt_tokens[number] * parts, PROMPT_BELOW, number // 3)
+        output = _within(output_tokens[number] * parts, OUTPUT_BELOW, number % 3)
         prompts.append(np.repeat(prompt, _PARTS))
         outputs.append(np.tile(output, _PARTS))
         share.append(np.full(_PARTS**2, rate_per_s[number] / total / _PARTS**2))

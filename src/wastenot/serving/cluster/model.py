@@ -15,7 +15,6 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.documents import Count, NotNegative
-from wastenot.serving.cluster.classes import CLASSES, RequestClasses
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.simulation.policy import Policy
@@ -53,7 +52,6 @@ class Cluster:
         hosts: of the cluster.
         gpus_per_host: of each.
         changes: what changes take.
-        classes: of requests.
         deadlines: of requests.
     """
 
@@ -61,7 +59,6 @@ class Cluster:
     hosts: int
     changes: ChangeTimes
     gpus_per_host: int = 8
-    classes: RequestClasses = CLASSES
     deadlines: Deadlines = LITERATURE
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.model import Cluster, ClusterServed, ClusterTimeline, InstanceState
 from wastenot.serving.cluster.simulation.simulate import Answers
 from wastenot.serving.model.requests import Requests
@@ -66,7 +66,7 @@ class Tally:
 
     def add(self, requests: Requests, answers: Answers | ClusterServed) -> None:
         """Some requests, and what became of them."""
-        number = self._cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
+        number = class_of(requests.prompt_tokens, requests.output_tokens)
         answered = np.isfinite(answers.finish_s)
         self.work += Work.of(requests)
         self.unanswered += int((~answered).sum())

@@ -170,12 +170,6 @@ class SyntheticTraffic:
     rank_correlation: float = 0.0
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        if not -1 <= self.rank_correlation <= 1:
-            raise BadInputError(f"`rank_correlation` ({self.rank_correlation:g}) must be from -1 to 1")
-        if self.seed < 0:
-            raise BadInputError(f"`seed` ({self.seed}) must be at least 0")
-
     def parts(self, part_s: float = 3600.0) -> Iterator[Requests]:
         """The load part after part, arrivals counted from its beginning; however it is cut, the requests are the same."""
         if not 0 < part_s < math.inf:

@@ -74,7 +74,6 @@ def simulate(
         BadInputError: a request that can never fit into the cache; a setting that is none.
         OutsideProfileError: a step that the tables do not cover.
     """
-    _check(requests, engine)
     run = _run_of(requests, engine, policy, deadlines, predicted_tokens, alone=True)
     _count(run, requests, engine, timeline_s)
     run.run()
@@ -87,7 +86,6 @@ def before_first_step(requests: Requests, engine: Engine, deadlines: Deadlines, 
     Raises:
         BadInputError: as of :func:`simulate`.
     """
-    _check(requests, engine)
     run = _run_of(requests, engine, Fixed(0), deadlines, None, alone=False)
     run.get_ready(slots)
     arrays, numbers = run.arrays, run.numbers
@@ -155,19 +153,6 @@ def _count(run: ClusterRun, requests: Requests, engine: Engine, timeline_s: floa
         drawn=column_of(np.zeros(bins, dtype=records.DRAWN)),
         drawn_setting_s=column_of(np.zeros(bins * settings)),
     )
-
-
-def _check(requests: Requests, engine: Engine) -> None:
-    tokens = requests.prompt_tokens + requests.output_tokens
-    too_long = np.flatnonzero(-(-tokens // engine.block_tokens) > engine.cache_blocks)
-    if len(too_long):
-        first = too_long[0]
-        raise BadInputError(
-            f"request {first + 1}: {requests.prompt_tokens[first]} + {requests.output_tokens[first]} tokens do not fit into "
-            f"the cache of {engine.cache_blocks * engine.block_tokens} tokens; leave it out or give the engine more memory"
-        )
-    if engine.most_running < 1 or engine.most_step_tokens < 1:
-        raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
 
 
 def _served(run: ClusterRun, requests: Requests) -> Served:

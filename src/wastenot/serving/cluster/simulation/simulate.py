@@ -173,8 +173,6 @@ def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure]
     if not cluster.layouts or len(cluster.changes.start_s) != len(cluster.layouts):
         raise BadInputError("a cluster needs layouts, and `start_s` for each of them")
     for place, engine in enumerate(cluster.layouts):
-        if engine.most_running < 1 or engine.most_step_tokens < 1:
-            raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
         if not 1 <= engine.gpus <= cluster.gpus_per_host:
             raise BadInputError(f"layout {place} needs {engine.gpus} GPUs; a host has {cluster.gpus_per_host}")
     if not controller.period_s > 0:
@@ -195,10 +193,10 @@ def _check_fit(requests: Requests, cluster: Cluster, before: int) -> None:
     for engine in cluster.layouts:
         fits |= -(-tokens // engine.block_tokens) <= engine.cache_blocks
     if not fits.all():
-        first = int(np.argmin(fits))
+        first, most = int(np.argmin(fits)), max(each.cache_blocks * each.block_tokens for each in cluster.layouts)
         raise BadInputError(
             f"request {before + first + 1}: {requests.prompt_tokens[first]} + {requests.output_tokens[first]} tokens do not "
-            "fit into the cache of any layout; leave it out or give the engines more memory"
+            f"fit into the cache of {most} tokens; leave it out or give the engine more memory"
         )
 
 
@@ -501,8 +499,8 @@ class ClusterRun:
         numbers["random"] = seed & 0xFFFFFFFF
         numbers["ttft_classes"], numbers["gap_bins"], numbers["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
         numbers["first_bins"], numbers["prompt_bins"] = len(FIRST_EDGES_S) + 1, len(PROMPT_EDGES) + 1
-        numbers["prompt_below_0"], numbers["prompt_below_1"] = cluster.classes.prompt_below
-        numbers["output_below_0"], numbers["output_below_1"] = cluster.classes.output_below
+        numbers["prompt_below_0"], numbers["prompt_below_1"] = classes.PROMPT_BELOW
+        numbers["output_below_0"], numbers["output_below_1"] = classes.OUTPUT_BELOW
         numbers["calendar_room"] = max(each.most_running for each in cluster.layouts) + 1
         numbers["rule_room"] = int(numbers["calendar_room"]) + records.BACKLOGS
         numbers["due_room"] = max(each.block_tokens for each in cluster.layouts)
@@ -655,7 +653,7 @@ class ClusterRun:
             late = values_of(head, "late").astype(np.intp)
             answers = Answers(instance, sent_s, first_s, finish_s, late)
             at = (part.arrival_s / self.bin_s).astype(np.intp) * classes.COUNT
-            at += self.cluster.classes.of(part.prompt_tokens, part.output_tokens)
+            at += classes.class_of(part.prompt_tokens, part.output_tokens)
             self.arrivals = _added(self.arrivals, at)
             self.missed = _added(self.missed, at[~self.cluster.deadlines.kept(part, answers)])
             self.answered(part, answers)
