@@ -124,26 +124,17 @@ def _stationary(rate: FloatArray, leave: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prompts:
-    """What prompts cost beside a batch, alone in their steps and in full steps shared with others.
-
-    Attributes:
-        alone_s: mean time by which a prompt's own steps are longer than decode steps; shape (settings, states).
-        alone_j: energy, likewise.
-        full_s: the same in full steps.
-        full_j: energy, likewise.
-        own_s: time of the steps of a prompt of each kind at some batches; shape (settings, knots, kinds).
-        late: its steps that keep those who decode waiting too long; shape (settings, knots, kinds).
-    """
+    """What prompts cost beside a batch, alone in their steps and in full steps shared with others."""
 
     mix: Mix
     deadlines: Deadlines
     knots: FloatArray
-    alone_s: FloatArray
-    alone_j: FloatArray
-    full_s: FloatArray
-    full_j: FloatArray
-    own_s: FloatArray
-    late: FloatArray
+    alone_s: FloatArray  # mean time by which a prompt's own steps are longer than decode steps; shape (settings, states)
+    alone_j: FloatArray  # energy, likewise
+    full_s: FloatArray  # the same in full steps
+    full_j: FloatArray  # energy, likewise
+    own_s: FloatArray  # time of the steps of a prompt of each kind at some batches; shape (settings, knots, kinds)
+    late: FloatArray  # its steps that keep those who decode waiting too long; shape (settings, knots, kinds)
     decode_s: FloatArray
 
     @classmethod

@@ -32,21 +32,14 @@ _STEEPEST = 3.0  # exponent of the clock that power grows with, beyond clocks th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernel:
-    """One kernel of steps at all of its shapes, on a common grid of clocks.
+    """One kernel of steps at all of its shapes, on a common grid of clocks."""
 
-    Attributes:
-        count: how often a step runs it.
-        knots: its sizes, ascending, one array for each dimension.
-        time_s: of all calls of a step; shape (clocks, *sizes).
-        energy_j: likewise.
-        prompts: whether it is the attention of prompts, which grows with the square of the new tokens: between sizes, what
-            it takes beside a rate of scores is interpolated.
-    """
-
-    count: int
-    knots: tuple[FloatArray, ...]
-    time_s: FloatArray
-    energy_j: FloatArray
+    count: int  # how often a step runs it
+    knots: tuple[FloatArray, ...]  # its sizes, ascending, one array for each dimension
+    time_s: FloatArray  # of all calls of a step; shape (clocks, *sizes)
+    energy_j: FloatArray  # likewise
+    # whether it is the attention of prompts, which grows with the square of the new tokens: between sizes, what it takes
+    # beside a rate of scores is interpolated
     prompts: bool = False
 
     def at(self, *sizes: FloatArray) -> tuple[FloatArray, FloatArray]:

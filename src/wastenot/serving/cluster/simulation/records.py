@@ -114,87 +114,46 @@ DRAWN = _record("energy_j running_s waiting_s longest_s", "tokens")
 
 @by_address
 class State(NamedTuple):
-    """A run.
+    """A run."""
 
-    Attributes:
-        numbers: a single record.
-        layouts: one each.
-        instances: each that ever was.
-        slots: requests in the cluster, and free ones in a list.
-        pools: one each.
-        lines: three for each class and bound on the first token.
-        kinds: one for each class.
-        bins: of the timeline.
-        tables: of all layouts, and the bounds on the time to the first token.
-        places: intervals of whole numbers of tokens in the tables; bounds of prompts' classes.
-        ends: last events of decoding requests with their slots, a heap for each instance.
-        due: requests that need a block, by residue of the event, for each instance.
-        rules: settings by batch, then by steps' worth of prompts, for each instance.
-        events: a tree over instances of when something happens to them.
-        loads: a tree for each pool.
-        members: of the pools.
-        routes: pools by class, -1 after the last.
-        gap_edges_s: of the histogram of gaps between tokens.
-        gap_counts: that histogram.
-        own_gap_counts: the same for each instance, as far as it is steered.
-        first_edges_s: upper ends of the ranges of times from an instance to the first token, but for the last.
-        first_counts: requests by range, likewise.
-        prompt_edges: the same of prompts' tokens.
-        prompt_counts: requests by range, likewise.
-        scratch: as long as the largest batch.
-        arrival_s: of requests.
-        prompt: likewise.
-        cached: tokens of each that are not to be prefilled.
-        output: likewise.
-        predicted: likewise; empty where nothing is predicted.
-        answers: one for each request.
-        preemptions: of a single engine, of each request.
-        setting_s: likewise, time at each setting.
-        told: to a policy: its instance, the time, the setting, the one asked for, steps, free blocks, and how many requests
-            run and wait.
-        running: of those that run, in the order in which they began to, six rows of numbers one after the other.
-        waiting: of those that wait, four rows; empty where they have no room here.
-        answer: of a policy: the setting, and when it wants to be asked again.
-        drawn: likewise, bins of the timeline.
-        drawn_setting_s: likewise, by bin and setting.
-    """
-
-    numbers: Column
-    layouts: Column
-    instances: Column
-    slots: Column
-    pools: Column
-    lines: Column
-    kinds: Column
-    bins: Column
-    tables: Column
-    places: Column
-    ends: Column
-    due: Column
-    rules: Column
-    events: Column
-    loads: Column
-    members: Column
-    routes: Column
-    gap_edges_s: Column
-    gap_counts: Column
-    own_gap_counts: Column
-    first_edges_s: Column
-    first_counts: Column
-    prompt_edges: Column
-    prompt_counts: Column
-    scratch: Column
-    arrival_s: Column
-    prompt: Column
-    cached: Column
-    output: Column
-    predicted: Column
-    answers: Column
-    preemptions: Column
-    setting_s: Column
+    numbers: Column  # a single record
+    layouts: Column  # one each
+    instances: Column  # each that ever was
+    slots: Column  # requests in the cluster, and free ones in a list
+    pools: Column  # one each
+    lines: Column  # three for each class and bound on the first token
+    kinds: Column  # one for each class
+    bins: Column  # of the timeline
+    tables: Column  # of all layouts, and the bounds on the time to the first token
+    places: Column  # intervals of whole numbers of tokens in the tables; bounds of prompts' classes
+    ends: Column  # last events of decoding requests with their slots, a heap for each instance
+    due: Column  # requests that need a block, by residue of the event, for each instance
+    rules: Column  # settings by batch, then by steps' worth of prompts, for each instance
+    events: Column  # a tree over instances of when something happens to them
+    loads: Column  # a tree for each pool
+    members: Column  # of the pools
+    routes: Column  # pools by class, -1 after the last
+    gap_edges_s: Column  # of the histogram of gaps between tokens
+    gap_counts: Column  # that histogram
+    own_gap_counts: Column  # the same for each instance, as far as it is steered
+    first_edges_s: Column  # upper ends of the ranges of times from an instance to the first token, but for the last
+    first_counts: Column  # requests by range, likewise
+    prompt_edges: Column  # the same of prompts' tokens
+    prompt_counts: Column  # requests by range, likewise
+    scratch: Column  # as long as the largest batch
+    arrival_s: Column  # of requests
+    prompt: Column  # likewise
+    cached: Column  # tokens of each that are not to be prefilled
+    output: Column  # likewise
+    predicted: Column  # likewise; empty where nothing is predicted
+    answers: Column  # one for each request
+    preemptions: Column  # of a single engine, of each request
+    setting_s: Column  # likewise, time at each setting
+    # to a policy: its instance, the time, the setting, the one asked for, steps, free blocks, and how many requests run and
+    # wait
     told: Column
-    running: Column
-    waiting: Column
-    answer: Column
-    drawn: Column
-    drawn_setting_s: Column
+    running: Column  # of those that run, in the order in which they began to, six rows of numbers one after the other
+    waiting: Column  # of those that wait, four rows; empty where they have no room here
+    answer: Column  # of a policy: the setting, and when it wants to be asked again
+    drawn: Column  # likewise, bins of the timeline
+    drawn_setting_s: Column  # likewise, by bin and setting

@@ -319,28 +319,17 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
 
 @dataclass(slots=True, eq=False)
 class _Instance:
-    """What is known of an instance besides its requests.
+    """What is known of an instance besides its requests."""
 
-    Attributes:
-        layout: its engine.
-        pool: that it belongs to.
-        host: that its GPUs are in.
-        clock: the rule that it follows, or what it is steered by.
-        policy: that steers it.
-        state: what it is doing.
-        since_s: since when.
-        room: its place in arrays of which each instance in use has a part; -1 where it has none.
-        after: what happens when it is drained: ``None`` and it is off, ``_PARKED``, or a re-sharding.
-    """
-
-    layout: int
-    pool: int
-    host: int
-    clock: ClockRule | Steered
-    state: InstanceState
-    since_s: float
-    room: int
-    policy: Policy | None = None
+    layout: int  # its engine
+    pool: int  # that it belongs to
+    host: int  # that its GPUs are in
+    clock: ClockRule | Steered  # the rule that it follows, or what it is steered by
+    state: InstanceState  # what it is doing
+    since_s: float  # since when
+    room: int  # its place in arrays of which each instance in use has a part; -1 where it has none
+    policy: Policy | None = None  # that steers it
+    # what happens when it is drained: ``None`` and it is off, ``_PARKED``, or a re-sharding
     after: InstanceState | _Resharding | None = None
 
 
