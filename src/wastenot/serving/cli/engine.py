@@ -297,12 +297,9 @@ def _document(
         "engines": [
             {
                 "gpus": each.gpus,
-                "source": each.tables.source,
-                "evidence": each.tables.evidence,
+                **{name: getattr(each.tables, name) for name in ("source", "evidence")},
                 "cache_tokens": each.cache_blocks * each.block_tokens,
-                "most_running": each.most_running,
-                "most_step_tokens": each.most_step_tokens,
-                "switch_s": each.switch_s,
+                **{name: getattr(each, name) for name in ("most_running", "most_step_tokens", "switch_s")},
             }
             for each in profile.engines
         ],
@@ -316,21 +313,13 @@ def _document(
         "corrected": None
         if corrected is None
         else {
-            "steps": corrected.steps,
-            "overhead_s": corrected.overhead_s,
-            "launch_s": corrected.launch_s,
-            "graph_launch_s": corrected.graph_launch_s,
-            "prefill_scale": corrected.prefill_scale,
-            "decode_scale": corrected.decode_scale,
-            "off": as_values(corrected.off),
+            name: as_values(getattr(corrected, name))
+            for name in ("steps", "overhead_s", "launch_s", "graph_launch_s", "prefill_scale", "decode_scale", "off")
         },
         "heard": None
         if passes is None
         else {
-            "steps": passes.steps,
-            "heartbeats": passes.heartbeats,
-            "lost": passes.lost,
-            "restarts": passes.restarts,
+            **{name: getattr(passes, name) for name in ("steps", "heartbeats", "lost", "restarts")},
             "refused": dict(passes.refused),
             "ranks": [{"worker": worker, "dp_rank": rank} for worker, rank in passes.ranks],
         },

@@ -307,9 +307,9 @@ def run(state: State, until_s: float) -> int:
 
 @compiled
 def look(
-    state: State, now_s: float, running: Column, waiting: Column, waiting_tokens: Column, context: Column, setting: Column
+    state: State, now_s: float, setting: Column, running: Column, waiting: Column, waiting_tokens: Column, context: Column
 ) -> None:
-    """What a controller sees of each instance."""
+    """What a controller sees of each instance, in the order of its view."""
     for number in range(len(running)):
         instance = state.instances[number]
         running[number], waiting[number] = instance.running, instance.waiting + instance.prefilling

@@ -430,49 +430,41 @@ class ClusterRun:
         numbers = self._first_numbers(seed)
         calendar_room = int(numbers["calendar_room"][0])
         self.rule_room = int(numbers["rule_room"][0])
-        none = np.zeros(0, dtype=np.int64)
         lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=records.LINE)
         lines["first"] = lines["last"] = -1
+        empty: dict[str, Any] = {
+            "instances": records.INSTANCE,
+            "slots": records.SLOT,
+            "pools": records.POOL,
+            "answers": records.ANSWER,
+        }
+        empty |= {"drawn": records.DRAWN, "due": np.int32, "rules": np.int16}
+        empty |= dict.fromkeys(("arrival_s", "predicted", "setting_s", "drawn_setting_s"), np.float64)
+        filled = {
+            "numbers": numbers,
+            "layouts": layouts,
+            "lines": lines,
+            "kinds": np.zeros(classes.COUNT, dtype=records.KIND),
+            "bins": np.zeros(16, dtype=records.BIN),
+            "tables": tables,
+            "places": places,
+            "events": np.full(2, math.inf),
+            "loads": np.full(2, math.inf),
+            "gap_edges_s": GAP_EDGES_S.astype(np.float64),
+            "gap_counts": np.zeros(len(GAP_EDGES_S) + 1, dtype=np.int64),
+            "first_edges_s": FIRST_EDGES_S,
+            "prompt_edges": PROMPT_EDGES,
+            "scratch": np.zeros(calendar_room, dtype=np.int64),
+            "told": np.zeros(8),
+            "running": np.zeros(6 * calendar_room),
+            "waiting": np.zeros(256),
+            "answer": np.zeros(2),
+        }
         return records.State(
-            numbers=column_of(numbers),
-            layouts=column_of(layouts),
-            instances=column_of(np.zeros(0, dtype=records.INSTANCE)),
-            slots=column_of(np.zeros(0, dtype=records.SLOT)),
-            pools=column_of(np.zeros(0, dtype=records.POOL)),
-            lines=column_of(lines),
-            kinds=column_of(np.zeros(classes.COUNT, dtype=records.KIND)),
-            bins=column_of(np.zeros(16, dtype=records.BIN)),
-            tables=column_of(tables),
-            places=column_of(places),
-            ends=column_of(none),
-            due=column_of(np.zeros(0, dtype=np.int32)),
-            rules=column_of(np.zeros(0, dtype=np.int16)),
-            events=column_of(np.full(2, math.inf)),
-            loads=column_of(np.full(2, math.inf)),
-            members=column_of(none),
-            routes=column_of(none),
-            gap_edges_s=column_of(GAP_EDGES_S.astype(np.float64)),
-            gap_counts=column_of(np.zeros(len(GAP_EDGES_S) + 1, dtype=np.int64)),
-            own_gap_counts=column_of(none),
-            first_edges_s=column_of(FIRST_EDGES_S),
-            first_counts=column_of(none),
-            prompt_edges=column_of(PROMPT_EDGES),
-            prompt_counts=column_of(none),
-            scratch=column_of(np.zeros(calendar_room, dtype=np.int64)),
-            arrival_s=column_of(np.zeros(0)),
-            prompt=column_of(none),
-            cached=column_of(none),
-            output=column_of(none),
-            predicted=column_of(np.zeros(0)),
-            answers=column_of(np.zeros(0, dtype=records.ANSWER)),
-            preemptions=column_of(none),
-            setting_s=column_of(np.zeros(0)),
-            told=column_of(np.zeros(8)),
-            running=column_of(np.zeros(6 * calendar_room)),
-            waiting=column_of(np.zeros(256)),
-            answer=column_of(np.zeros(2)),
-            drawn=column_of(np.zeros(0, dtype=records.DRAWN)),
-            drawn_setting_s=column_of(np.zeros(0)),
+            *(
+                column_of(filled[name] if name in filled else np.zeros(0, dtype=empty.get(name, np.int64)))
+                for name in records.State._fields
+            )
         )
 
     def _first_numbers(self, seed: int) -> np.ndarray:
@@ -690,35 +682,20 @@ class ClusterRun:
         count, arrays, numbers = len(self.instances), self.arrays, self.numbers
         seen = [column_of(np.zeros(count, dtype=np.int64)) for _ in range(5)]
         core.look(arrays, now_s, *seen)
-        running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
         at_router = [column_of(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(2)]
         if numbers.unplaced_count:
             router.look_held(arrays, now_s, *at_router)
-        held, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
-        state, layout, pool, host = self.known[:, :count].copy()
         kinds = {name: values_of(arrays.kinds, name).copy() for name in records.KIND.names or ()}
         for name in kinds:
             _assign(arrays.kinds, name, np.arange(classes.COUNT), np.zeros(classes.COUNT, dtype=records.KIND[name]))
         return ClusterView(
             now_s,
-            state,
-            layout,
-            pool,
-            host,
-            setting,
-            running,
-            waiting,
-            waiting_tokens,
-            context,
+            *self.known[:, :count].copy(),
+            *(np.asarray(each, dtype=np.intp) for each in seen),
             self.free.copy(),
-            kinds["arrivals"],
-            kinds["prompt_tokens"],
-            kinds["output_tokens"],
-            kinds["finished"],
-            kinds["missed"],
+            *(kinds[name] for name in ("arrivals", "prompt_tokens", "output_tokens", "finished", "missed")),
             int(numbers.unplaced_count),
-            held,
-            held_late,
+            *(np.asarray(each, dtype=np.intp) for each in at_router),
         )
 
     # ---- who serves
