@@ -13,12 +13,12 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from wastenot.core.errors import BadInputError, ServerError, first_line
 from wastenot.serving.bench.replies import aiohttp_or_error, plain_session
-from wastenot.serving.bench.server_metrics import METRIC_NAMES, NAMES, Sample, ServerReading, reading_of
-from wastenot.serving.control.sources import host_of, query_prometheus, reason
+from wastenot.serving.bench.server_metrics import METRIC_NAMES, NAMES, Sample
+from wastenot.serving.control.sources import Heard, heard_of, host_of, query_prometheus, reason
 
 MOST_HOURS = 24.0
 _PIECE_S = 300.0
@@ -28,20 +28,6 @@ _LONGEST_LABEL = 80
 _SHOWN = 8  # servers that an error names
 
 
-class Scrape(NamedTuple):
-    """What Prometheus read of a server at one moment.
-
-    Attributes:
-        at_s: Unix time.
-        reading: ``None`` where the values cannot be.
-        why: they cannot.
-    """
-
-    at_s: float
-    reading: ServerReading | None
-    why: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class History:
     """The scrapes of one server.
@@ -49,12 +35,12 @@ class History:
     Attributes:
         instance: its label in Prometheus.
         job: the same.
-        scrapes: ascending in time.
+        scrapes: ascending in time, which is Unix time; the instance in them is 0.
     """
 
     instance: str
     job: str
-    scrapes: tuple[Scrape, ...]
+    scrapes: tuple[Heard, ...]
 
 
 def plain(label: str) -> str:
@@ -148,14 +134,7 @@ async def _history(session: Any, url: str, instance: str, job: str, hours: float
         if len(samples) > _MOST_SCRAPES:
             raise BadInputError(f"{plain(instance)}: has more than {_MOST_SCRAPES:,} scrapes; look back less with --hours")
         at_s -= over_s
-    return History(instance, job, tuple(_scrape(when_s, samples.pop(when_s)) for when_s in sorted(samples)))
-
-
-def _scrape(at_s: float, found: list[Sample]) -> Scrape:
-    try:
-        return Scrape(at_s, reading_of(found))
-    except ServerError as error:
-        return Scrape(at_s, None, first_line(error))
+    return History(instance, job, tuple(heard_of(0, when_s, samples.pop(when_s)) for when_s in sorted(samples)))
 
 
 def _labels(series: Any) -> Mapping[str, str]:

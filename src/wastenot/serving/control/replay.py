@@ -21,7 +21,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.result import HasDocument, HasPage
 from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.cluster.seen_load import carried
-from wastenot.serving.control.history import History, Scrape, plain
+from wastenot.serving.control.history import History, plain
 from wastenot.serving.control.instance import Instance, Rules
 from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.deadlines import Deadlines
@@ -190,7 +190,8 @@ def _play(history: History, engine: Engine, rules: Rules, account: _Account) -> 
     """Let a controller hear each scrape at its time, and account for the time until the next."""
     instance = Instance(history.instance, (), engine, rules, account.tell)
     before: tuple[float, ServerReading] | None = None
-    for at_s, reading, why in history.scrapes:
+    for scrape in history.scrapes:
+        at_s, reading = scrape.at_s, scrape.reading
         account.now_s = at_s
         if before is not None and reading is not None:
             gap = at_s - before[0] >= rules.stale_s
@@ -202,7 +203,7 @@ def _play(history: History, engine: Engine, rules: Rules, account: _Account) -> 
                 account.restarts += 1
             else:
                 account.count(before, (at_s, reading), instance)
-        instance.hear(Heard(0, at_s, reading, why, nonsense=reading is None), at_s)
+        instance.hear(scrape, at_s)
         account.unreadable += reading is None
         before = None if reading is None else (at_s, reading)
 
@@ -278,7 +279,7 @@ class _Account:
         mhz, running = None if clocks is None else float(clocks[at]), 0.5 * (then.running + reading.running)
         self.stretches.append(Stretch(then_s, over_s, mhz, made / over_s, running))
 
-    def of(self, history: History, good: Sequence[Scrape], scrape_s: float) -> ReplayedServer:
+    def of(self, history: History, good: Sequence[Heard], scrape_s: float) -> ReplayedServer:
         """All of it."""
         return ReplayedServer(
             history.instance,

@@ -47,6 +47,14 @@ class Heard(NamedTuple):
     nonsense: bool = False
 
 
+def heard_of(instance: int, at_s: float, found: Sequence[Sample]) -> Heard:
+    """What samples of a server's metrics say."""
+    try:
+        return Heard(instance, at_s, reading_of(found))
+    except ServerError as error:
+        return Heard(instance, at_s, None, first_line(error), nonsense=True)
+
+
 _TIMEOUT_S = 3.0
 
 
@@ -191,11 +199,7 @@ class PrometheusSource:
             return Heard(
                 number, at_s, None, "Prometheus has no metrics for it; is it a target, with the same host and port?"
             )
-        try:
-            reading: ServerReading = reading_of(found)
-        except ServerError as error:
-            return Heard(number, at_s, None, first_line(error), nonsense=True)
-        return Heard(number, at_s - age_s, reading)
+        return heard_of(number, at_s - age_s, found)
 
 
 _MOST_SERIES = 20_000  # of an answer
