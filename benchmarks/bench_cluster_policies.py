@@ -30,7 +30,8 @@ from wastenot.serving.cluster.classes import COUNT, NAMES, class_of
 from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.results import Work
-from wastenot.serving.cluster.runs import RunRecord, record_of, runs_of, simulated
+from wastenot.serving.cluster.run_record import RunRecord, record_of
+from wastenot.serving.cluster.runs import runs_of, simulated
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
 from wastenot.serving.model.requests import joined

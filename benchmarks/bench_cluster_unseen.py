@@ -35,7 +35,8 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.processes import shared_out
 from wastenot.serving.cluster.classes import COUNT, NAMES, class_of
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
-from wastenot.serving.cluster.runs import RunRecord, record_of, runs_of, simulated
+from wastenot.serving.cluster.run_record import RunRecord, record_of
+from wastenot.serving.cluster.runs import runs_of, simulated
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.requests import Requests

@@ -12,7 +12,7 @@ from wastenot.serving.cluster.classes import NAMES
 
 if TYPE_CHECKING:
     from wastenot.serving.cluster.outcome import Comparison, Outcome
-    from wastenot.serving.cluster.runs import RunRecord
+    from wastenot.serving.cluster.run_record import RunRecord
     from wastenot.serving.cluster.simulated import SimulatedScenario
     from wastenot.serving.control.instance import Event
     from wastenot.serving.model.recommend import Step

@@ -13,7 +13,8 @@ from wastenot.serving.cluster.classes import class_of
 from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.predicted import confusion_of
-from wastenot.serving.cluster.runs import bin_of, over_processes, record_of, run_scenario, runs_of
+from wastenot.serving.cluster.run_record import bin_of, record_of
+from wastenot.serving.cluster.runs import over_processes, run_scenario, runs_of
 from wastenot.serving.cluster.scenario import parse_scenario
 from wastenot.serving.cluster.scenario_file import PredictorPart
 from wastenot.serving.cluster.scenario_load import load_parts_of, predictor_of

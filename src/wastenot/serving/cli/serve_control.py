@@ -95,9 +95,9 @@ def serve_control(
     from wastenot.serving.cli.simulate_engine import deadlines_of
     from wastenot.serving.control.instance import Rules
     from wastenot.serving.control.placement import placements
+    from wastenot.serving.control.verbs import control, print_event
     from wastenot.serving.documents import event_document
     from wastenot.serving.model.profile_file import read_engine
-    from wastenot.serving.verbs import control, print_event
     from wastenot.terminal.output import say
 
     rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
@@ -158,7 +158,7 @@ def _replay(
     as_json: bool,
 ) -> None:
     from wastenot.core.values import json_text
-    from wastenot.serving.verbs import replay
+    from wastenot.serving.control.verbs import replay
     from wastenot.terminal.output import console, say, typed_command, without_passwords
     from wastenot.terminal.written_page import write_page
 

@@ -20,11 +20,11 @@ from scipy.special import stdtrit
 
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
+from wastenot.planning.tariff import DAY_S
 from wastenot.serving.cluster.classes import COUNT
 
 SLOT_S = 300.0
 """Of templates, as published."""
-DAY_S = 86_400.0
 UPPER = 0.95
 """Share of the slots that are to stay below the upper quantile."""
 WINDOWS_S = (900.0, 10_800.0)

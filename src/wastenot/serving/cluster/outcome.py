@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from wastenot.planning.objective_kinds import CLUSTERS, ClusterObjectiveKind
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.policies import POLICIES
-from wastenot.serving.cluster.runs import RunRecord
+from wastenot.serving.cluster.run_record import RunRecord
 from wastenot.serving.model.band import Varied
 
 WITH_ROOM = "best-static-with-room"

@@ -20,13 +20,14 @@ from scipy.special import ndtr
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
+from wastenot.planning.tariff import DAY_S, WEEK_S
 from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.forecast import SLOT_S, Forecast, Past, forecast, template
 from wastenot.serving.cluster.model import Failure
 from wastenot.serving.cluster.predicted import Predictor, confusion_of
 from wastenot.serving.cluster.scenario import Curve, Scenario
 from wastenot.serving.cluster.scenario_file import CrowdPart, CurvePart, PoissonPart, PredictorPart, TracePart, TrafficPart
-from wastenot.serving.cluster.traffic import DAY_S, WEEK_S, Distribution, RateCurve, SyntheticTraffic, varied
+from wastenot.serving.cluster.traffic import Distribution, RateCurve, SyntheticTraffic, varied
 from wastenot.serving.model.loads import LogNormal, at_rate, bursty, poisson
 from wastenot.serving.model.requests import Requests, joined
 

@@ -22,10 +22,9 @@ from scipy.special import ndtr
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
-from wastenot.planning.tariff import csv_rows
+from wastenot.planning.tariff import DAY_S, WEEK_S, csv_rows
 from wastenot.serving.model.requests import Requests
 
-DAY_S, WEEK_S = 86_400.0, 604_800.0
 _DEVIATES = 6.0
 _BINS = 1 << 14
 _LASTS_S = 3600.0

@@ -13,8 +13,9 @@ from wastenot.pages.formatting import duration, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.table import Table
+from wastenot.planning.tariff import DAY_S, HOUR_S
 from wastenot.serving.cluster.outcome import Comparison, Outcome
-from wastenot.serving.cluster.runs import RunRecord
+from wastenot.serving.cluster.run_record import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.cluster.simulated import SimulatedScenario
 from wastenot.serving.page import cluster_words
@@ -22,7 +23,7 @@ from wastenot.serving.page.engine_words import simulated_origin, steps_text
 from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
 
-_UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
+_UNITS_S = ((3 * DAY_S, DAY_S, "days"), (3 * HOUR_S, HOUR_S, "hours"), (300.0, 60.0, "minutes"))
 
 
 def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Figure, ...]:

@@ -16,7 +16,7 @@ from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.model import ChangeTimes
 from wastenot.serving.cluster.outcome import WITH_ROOM, Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
-from wastenot.serving.cluster.runs import RunRecord
+from wastenot.serving.cluster.run_record import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.page.beforehand_text import beforehand_text
 from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
