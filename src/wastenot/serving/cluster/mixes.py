@@ -16,6 +16,7 @@ from wastenot.serving.model.requests import Requests
 SPREAD = 0.5
 """Standard deviation of the logarithm of lengths within a class, where only their means are known."""
 _PARTS = 5
+_KINDS = 128  # requests that stand for all of a load
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +73,7 @@ class Mix:
         return Requests(np.sort(random.uniform(0.0, duration_s, count)), prompt, output)
 
 
-def mix_of(requests: Requests, kinds: int = 128) -> Mix:
+def mix_of(requests: Requests) -> Mix:
     """Some of the requests, each as likely as another: evenly spaced by the length of their prompts.
 
     Raises:
@@ -81,7 +82,7 @@ def mix_of(requests: Requests, kinds: int = 128) -> Mix:
     if not len(requests):
         raise BadInputError("there are no requests to take a mix from")
     order = np.lexsort((requests.output_tokens, requests.prompt_tokens))
-    some = order[evenly(len(order), kinds)]
+    some = order[evenly(len(order), _KINDS)]
     prompt, output = (each[some].astype(np.float64) for each in (requests.prompt_tokens, requests.output_tokens))
     return Mix(prompt, output, np.full(len(some), 1 / len(some)))
 

@@ -1,4 +1,4 @@
-"""The verbs that control LLM servers, and that tell what it would have saved: ``wn.serve.control`` and ``wn.serve.replay``."""
+"""The verbs that control LLM servers, and that tell what it would have saved: ``wn.serve.control``, ``wn.serve.replay``."""
 
 from __future__ import annotations
 

@@ -292,8 +292,8 @@ def _running_columns() -> tuple[Listed[Outcome], ...]:
         Listed(
             "First token, P99",
             lambda each: next((wait for wait in each.ttft_p99_s() if wait is not None), None),
-            text_of=lambda each: waits_text(each.ttft_p99_s(), " / "),
-            unknown=lambda each: waits_text(each.ttft_p99_s(), " / "),
+            text_of=lambda each: waits_text(each.ttft_p99_s()),
+            unknown=lambda each: waits_text(each.ttft_p99_s()),
         ),
         _mean("Between tokens, P99", lambda run: run.tbt_p99_s, lambda gap_s: quantity(gap_s, "s", 2)),
         _mean("Median power", lambda run: run.power_p50_w, lambda power_w: quantity(power_w, "W", 3)),

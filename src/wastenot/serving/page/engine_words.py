@@ -76,9 +76,9 @@ def simulated_origin(engines: Sequence[Engine]) -> Origin:
     return "forecast" if any(each.tables.evidence == "forecast" for each in engines) else "simulated"
 
 
-def waits_text(waits_s: Sequence[float | None], between: str = "/") -> str:
+def waits_text(waits_s: Sequence[float | None]) -> str:
     """Waits by kind of prompt, in milliseconds."""
-    return between.join("–" if each is None else f"{1e3 * each:,.0f}" for each in waits_s) + f"{SPACE}ms"
+    return " / ".join("–" if each is None else f"{1e3 * each:,.0f}" for each in waits_s) + f"{SPACE}ms"
 
 
 def name_of(profile: EngineProfile) -> tuple[str, str]:

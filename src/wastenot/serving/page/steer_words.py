@@ -275,7 +275,7 @@ def policies_table(found: Steering) -> Table:
         Listed(
             "First token, P99",
             lambda run: next((each for each in run.result.ttft_p99_s if not math.isnan(each)), None),
-            text_of=lambda run: waits_text([None if math.isnan(each) else each for each in run.result.ttft_p99_s], " / "),
+            text_of=lambda run: waits_text([None if math.isnan(each) else each for each in run.result.ttft_p99_s]),
         ),
         Listed("Between tokens, P99", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
         Listed("Mean clock", lambda run: run.result.mean_core_mhz, lambda value: f"{value:,.0f}{SPACE}MHz"),
