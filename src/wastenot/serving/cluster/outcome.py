@@ -64,6 +64,16 @@ class Outcome:
         """Requests that were given up, with all seeds."""
         return sum(each.unanswered for each in self.records)
 
+    @property
+    def attainment(self) -> float:
+        """Least share of all requests that kept their deadlines, over seeds."""
+        return self.over(lambda run: run.attainment).least
+
+    @property
+    def worst_class(self) -> float:
+        """The same of the class with the least."""
+        return self.over(lambda run: run.worst_class).least
+
     def over(self, value: Callable[[RunRecord], float]) -> Spread:
         """Something of each run, over seeds."""
         return _spread([value(each) for each in self.records])

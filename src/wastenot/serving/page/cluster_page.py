@@ -18,10 +18,10 @@ from wastenot.serving.cluster.outcome import Comparison, Outcome
 from wastenot.serving.cluster.run_record import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.cluster.simulated import SimulatedScenario
-from wastenot.serving.page import cluster_words
-from wastenot.serving.page.engine_words import simulated_origin, steps_text
+from wastenot.serving.page import cluster_tables, cluster_words
 from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
+from wastenot.serving.page.simulated_words import simulated_origin, steps_text
 
 _UNITS_S = ((3 * DAY_S, DAY_S, "days"), (3 * HOUR_S, HOUR_S, "hours"), (300.0, 60.0, "minutes"))
 
@@ -195,10 +195,10 @@ def _renamed(table: Table, names: Mapping[str, str], *, beside: bool) -> Table:
 
 def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:
     tables = [
-        ("meanings", cluster_words.about_table(found)),
-        ("policies", cluster_words.savings_table(found, scenario.parts.objective.currency)),
-        ("classes", cluster_words.classes_table(found)),
-        ("running", cluster_words.running_table(found)),
+        ("meanings", cluster_tables.about_table(found)),
+        ("policies", cluster_tables.savings_table(found, scenario.parts.objective.currency)),
+        ("classes", cluster_tables.classes_table(found)),
+        ("running", cluster_tables.running_table(found)),
     ]
     names = cluster_words.plain_names(scenario, found)
     tables = [(name, _renamed(table, names, beside=name == "meanings")) for name, table in tables]

@@ -17,9 +17,9 @@ from wastenot.serving.model.engine import core_clocks_mhz
 from wastenot.serving.model.steered_headline import best_of, headline_run
 from wastenot.serving.model.steering import Steered, Steering
 from wastenot.serving.page import steer_words
-from wastenot.serving.page.engine_words import simulated_origin, steps_text
 from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
+from wastenot.serving.page.simulated_words import simulated_origin, steps_text
 
 _ASSUMED = ", assumed"
 

@@ -20,7 +20,7 @@ from wastenot.serving.model.steered_headline import (
     stays_lowest,
 )
 from wastenot.serving.model.steering import PolicyName, Steered, Steering
-from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
+from wastenot.serving.page.simulated_words import band_text, by_deadline_note, clocks_note, waits_text
 
 
 def about(found: Steering) -> str:
