@@ -32,20 +32,10 @@ from typing import Any
 import numpy as np
 
 from wastenot.serving.cluster.simulation.compiling import compiled, inside
+from wastenot.serving.cluster.simulation.completing import after_step, after_stretch, finish_those_done
+from wastenot.serving.cluster.simulation.costs import lasts
 from wastenot.serving.cluster.simulation.counting import rest, spend
-from wastenot.serving.cluster.simulation.instances import (
-    after_step,
-    after_stretch,
-    ask_clock,
-    cut,
-    finish_those_done,
-    lasts,
-    look_into,
-    plan,
-    prepare,
-    steps_until,
-    wanted,
-)
+from wastenot.serving.cluster.simulation.instances import ask_clock, cut, look_into, plan, prepare, steps_until, wanted
 from wastenot.serving.cluster.simulation.records import (
     ASK,
     AWAY,
