@@ -106,9 +106,9 @@ def serve_control(
         _replay(engine, replay_options, named, rules, step_tokens, assumed_clocks=assumed_clocks, as_json=as_json)
         return
     profile = read_engine(engine)
-    placed = placements(instance or (), instances)
     devices = {
-        each.url: [clock_control.open_device(name, seed=0, workload=None) for name in each.devices] for each in placed
+        url: [clock_control.open_device(name, seed=0, workload=None) for name in names]
+        for url, names in placements(instance or (), instances).items()
     }
     if rules.dry_run:
         say("no clocks are set without --allow-clock-control; what would be set is shown")
@@ -142,9 +142,9 @@ def _degrees(named: Sequence[str], path: Path | None) -> dict[str, int | None]:
     from wastenot.serving.control.placement import placements
 
     addresses = [each for each in named if "://" in each]
-    placed = placements(addresses, path) if addresses or path is not None else ()
+    placed = placements(addresses, path) if addresses or path is not None else {}
     labels: dict[str, int | None] = {each: None for each in named if "://" not in each}
-    return {each.url: len(each.devices) or None for each in placed} | labels
+    return {url: len(names) or None for url, names in placed.items()} | labels
 
 
 def _replay(

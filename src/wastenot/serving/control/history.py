@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.core.errors import BadInputError, ServerError, first_line
-from wastenot.serving.bench.replies import aiohttp_or_error, plain_session
+from wastenot.serving.bench.replies import aiohttp_or_error, plain_session, reason
 from wastenot.serving.bench.server_metrics import METRIC_NAMES, NAMES, Sample
-from wastenot.serving.control.sources import Heard, heard_of, host_of, query_prometheus, reason
+from wastenot.serving.control.sources import Heard, heard_of, host_of, query_prometheus
 
 MOST_HOURS = 24.0
 _PIECE_S = 300.0

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from wastenot.core.errors import BadInputError, ServerError, first_line
-from wastenot.serving.bench.replies import aiohttp_or_error, plain_session, text_of
+from wastenot.serving.bench.replies import aiohttp_or_error, plain_session, reason, text_of
 from wastenot.serving.bench.server_metrics import (
     METRIC_NAMES,
     METRIC_PATHS,
@@ -133,7 +133,7 @@ class DirectSource:
             except ServerError as error:
                 into.put(Heard(number, at_s, None, first_line(error), nonsense=True))
             except Exception as error:  # whatever a server does, its clocks go back to the driver when it is not heard of
-                into.put(Heard(number, at_s, None, reason(error)))
+                into.put(Heard(number, at_s, None, reason(error, _TIMEOUT_S)))
             due = max(due + self._period_s, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
 
@@ -166,7 +166,7 @@ class PrometheusSource:
                         into.put(heard)
                 except Exception as error:  # as above
                     for number in self._number.values():
-                        into.put(Heard(number, time.monotonic(), None, f"Prometheus: {reason(error)}"))
+                        into.put(Heard(number, time.monotonic(), None, f"Prometheus: {reason(error, _TIMEOUT_S)}"))
                 due = max(due + self._period_s, time.monotonic())
                 try:
                     await asyncio.wait_for(over.wait(), due - time.monotonic())
@@ -246,10 +246,3 @@ def host_of(url: str) -> str:
     if found.scheme not in ("http", "https") or not found.netloc:
         raise BadInputError(f"`instance` {url}: not an address of a server; write one such as http://localhost:8000")
     return found.netloc.rpartition("@")[2]
-
-
-def reason(error: BaseException, timeout_s: float = _TIMEOUT_S) -> str:
-    """Why a server could not be read."""
-    if isinstance(error, TimeoutError):
-        return f"does not answer within {timeout_s:g} s"
-    return getattr(error, "strerror", None) or first_line(error)
