@@ -27,7 +27,7 @@ def panels_over_time(
         ticks: about so many, of each.
     """
     alt = load("altair")
-    drawn = []
+    drawn: list[Any] = []
     for field, heading in panels.items():
         last = len(drawn) == len(panels) - 1
         x = alt.X(
