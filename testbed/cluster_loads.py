@@ -42,7 +42,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterResult:
-    """A run of a load that is there as a whole, in numbers; those of :class:`~wastenot.serving.cluster.run_record.RunRecord`."""
+    """A run of a whole load in numbers; those of :class:`~wastenot.serving.cluster.run_record.RunRecord`."""
 
     energy_j: float
     attainment: float
