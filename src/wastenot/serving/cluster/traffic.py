@@ -174,7 +174,8 @@ class SyntheticTraffic:
         if not 0 < part_s < math.inf:
             raise BadInputError(f"`part_s` ({part_s:g}) must be above 0")
         tables = self.prompt.of_deviates(), self.output.of_deviates()
-        kept, slot, part = (np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)), 0, 0
+        kept: tuple[FloatArray, IndexArray, IndexArray] = np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
+        slot = part = 0
         while part * part_s < self.curve.duration_s:
             end_s, pieces = (part + 1) * part_s, [kept]
             while slot < len(self.curve.rate_per_s) and slot * self.curve.slot_s < end_s:

@@ -688,15 +688,14 @@ class ClusterRun:
         kinds = {name: values_of(arrays.kinds, name).copy() for name in records.KIND.names or ()}
         for name in kinds:
             _assign(arrays.kinds, name, np.arange(classes.COUNT), np.zeros(classes.COUNT, dtype=records.KIND[name]))
+        state, layout, pool, host = self.known[:, :count].copy()
+        setting, running, waiting, waiting_tokens, context = (np.asarray(each, dtype=np.intp) for each in seen)
+        held, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
         return ClusterView(
-            now_s,
-            *self.known[:, :count].copy(),
-            *(np.asarray(each, dtype=np.intp) for each in seen),
-            self.free.copy(),
-            *(kinds[name] for name in ("arrivals", "prompt_tokens", "output_tokens", "finished", "missed")),
-            int(numbers.unplaced_count),
-            *(np.asarray(each, dtype=np.intp) for each in at_router),
-        )
+            now_s, state, layout, pool, host, setting, running, waiting, waiting_tokens, context, self.free.copy(),
+            kinds["arrivals"], kinds["prompt_tokens"], kinds["output_tokens"], kinds["finished"], kinds["missed"],
+            int(numbers.unplaced_count), held, held_late,
+        )  # fmt: skip
 
     # ---- who serves
 
