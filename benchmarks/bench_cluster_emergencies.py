@@ -23,7 +23,7 @@ from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import PROFILES
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.frontiers import greatest
@@ -124,7 +124,7 @@ def drawn(rate_per_s: float, crowd_s: float, seed: int, lasts_s: float = LASTS_S
 
 def demand(service: Service, history: Requests) -> Demand:
     """The mean rate of each class in calm times, forecast for all times: no crowd is."""
-    number = service.cluster.classes.of(history.prompt_tokens, history.output_tokens)
+    number = class_of(history.prompt_tokens, history.output_tokens)
     rate = np.bincount(number, minlength=COUNT) / history.arrival_s[-1]
     return Demand(np.stack([rate, rate]), LASTS_S)
 

@@ -18,11 +18,12 @@ from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import TRACES
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.cluster.classes import CLASSES, COUNT
+from wastenot.planning.tariff import DAY_S
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.forecast import SLOT_S, UPPER, Past, forecast, template
 from wastenot.serving.cluster.model import ClusterView
-from wastenot.serving.cluster.traffic import DAY_S, RateCurve, SyntheticTraffic, read_curve, read_distribution, varied
+from wastenot.serving.cluster.traffic import RateCurve, SyntheticTraffic, read_curve, read_distribution, varied
 
 KEPT = DATA / "serving" / "cluster-forecast.json"
 SEEDS = range(72_007, 72_047)
@@ -62,7 +63,7 @@ def shares() -> FloatArray:
         for field in ("ContextTokens", "GeneratedTokens")
     ]
     drawn = next(SyntheticTraffic(RateCurve(3600.0, np.array([20.0])), *lengths, seed=1).parts())
-    count = np.bincount(CLASSES.of(drawn.prompt_tokens, drawn.output_tokens), minlength=COUNT)
+    count = np.bincount(class_of(drawn.prompt_tokens, drawn.output_tokens), minlength=COUNT)
     return np.asarray(count / count.sum())
 
 

@@ -26,11 +26,12 @@ from benchmarks.serving_loads import PROFILES, TRACES
 from benchmarks.verdict import Verdict, run_alone
 from testbed.cluster_loads import slot_estimate
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
+from wastenot.serving.cluster.classes import COUNT, NAMES, class_of
 from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.results import Work
-from wastenot.serving.cluster.runs import RunRecord, record_of, runs_of, simulated
+from wastenot.serving.cluster.run_record import RunRecord, record_of
+from wastenot.serving.cluster.runs import runs_of, simulated
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
 from wastenot.serving.model.requests import joined
@@ -83,7 +84,7 @@ head_room = 0.2
 
 def counts(load: LoadParts) -> FloatArray:
     """Requests by class; shape (9,)."""
-    parts = [CLASSES.of(each.prompt_tokens, each.output_tokens) for each in load.requests()]
+    parts = [class_of(each.prompt_tokens, each.output_tokens) for each in load.requests()]
     return np.sum([np.bincount(each, minlength=COUNT) for each in parts], axis=0).astype(np.float64)
 
 

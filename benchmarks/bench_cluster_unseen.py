@@ -33,9 +33,10 @@ from testbed.cluster_loads import load_of, result_of
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.processes import shared_out
-from wastenot.serving.cluster.classes import COUNT, NAMES
+from wastenot.serving.cluster.classes import COUNT, NAMES, class_of
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
-from wastenot.serving.cluster.runs import RunRecord, record_of, runs_of, simulated
+from wastenot.serving.cluster.run_record import RunRecord, record_of
+from wastenot.serving.cluster.runs import runs_of, simulated
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.requests import Requests
@@ -233,7 +234,7 @@ def of_record(record: RunRecord) -> dict[str, Any]:
 def all_gpus(there: Scenario) -> dict[str, Any]:
     """Every GPU at the default clocks, with the degree that does best: of those that keep 99 %, the cheapest."""
     load, found = load_of(there, there.parts.traffic[0], 0), []
-    number = there.cluster.classes.of(load.requests.prompt_tokens, load.requests.output_tokens)
+    number = class_of(load.requests.prompt_tokens, load.requests.output_tokens)
     counts = np.bincount(number, minlength=COUNT).astype(float)
     for layout in range(len(there.cluster.layouts)):
         plan = Fixed("all GPUs", (Placed(0, layout, there.cluster.most(layout)),), ((0,),) * COUNT)

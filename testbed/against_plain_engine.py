@@ -18,7 +18,6 @@ def both(case: Case, one: Policy, other: Policy, timeline_s: float | None = None
     told: dict[str, Any] = {
         "deadlines": case.deadlines,
         "predicted_tokens": case.predicted_tokens,
-        "first_token_s": case.first_token_s,
     }
     return (
         simulate(case.requests, case.engine, one, timeline_s=timeline_s, **told),

@@ -13,7 +13,8 @@ from wastenot.serving.cluster.model import Cluster, ClusterServed, Failure
 from wastenot.serving.cluster.pools import PARTITIONS
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.results import gpu_hours, power_percentiles_w, tally_of
-from wastenot.serving.cluster.scenario import Scenario, TrafficPart
+from wastenot.serving.cluster.scenario import Scenario
+from wastenot.serving.cluster.scenario_file import TrafficPart
 from wastenot.serving.cluster.scenario_load import PART_S, Known, load_parts_of
 from wastenot.serving.model.requests import Requests, joined
 
@@ -41,7 +42,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterResult:
-    """A run of a load that is there as a whole, in numbers; those of :class:`~wastenot.serving.cluster.runs.RunRecord`."""
+    """A run of a whole load in numbers; those of :class:`~wastenot.serving.cluster.run_record.RunRecord`."""
 
     energy_j: float
     attainment: float

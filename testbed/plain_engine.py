@@ -33,9 +33,7 @@ class _Request:
     last_s: float = math.nan
     finish_s: float = math.nan
     late: int = 0
-    longest_s: float = 0.0
     preemptions: int = 0
-    handed: bool = False  # its cache comes with it
     due_s: float = math.nan
 
 
@@ -46,7 +44,6 @@ def plainly_served(
     *,
     deadlines: Deadlines = LITERATURE,
     predicted_tokens: FloatArray | None = None,
-    first_token_s: FloatArray | None = None,
 ) -> Served:
     """Run an engine until all requests are answered.
 
@@ -70,9 +67,6 @@ def plainly_served(
         )
     )
     every = list(to_come)
-    if first_token_s is not None:
-        for request, first_s in zip(every, first_token_s, strict=True):
-            request.handed, request.made, request.first_s, request.last_s = True, 1, float(first_s), float(first_s)
     for request, due_s in zip(every, requests.arrival_s + deadlines.ttft_of(requests.prompt_tokens), strict=True):
         request.due_s = float(due_s)
         most = blocks_of(request.prompt + request.output, engine)
@@ -87,7 +81,7 @@ def plainly_served(
     free, now, steps = engine.cache_blocks, 0.0, 0
     before_s = 0.0  # of the decode step right before
     setting = policy.begin(engine, deadlines)
-    asked, effective_s, again_s, hold_s, news, switches = setting, math.inf, -math.inf, -math.inf, True, 0
+    asked, effective_s, again_s, news, switches = setting, math.inf, -math.inf, True, 0
     energy_j = dict.fromkeys(("prefill", "decode", "mixed", "idle"), 0.0)
     time_s, count = dict(energy_j), {"prefill": 0, "decode": 0, "mixed": 0}
     setting_s, gaps = np.zeros(len(tables.settings)), np.zeros(len(GAP_EDGES_S) + 1, dtype=np.intp)
@@ -119,7 +113,6 @@ def plainly_served(
         preempted = True
         free, request.blocks, request.context, request.prefilled = free + request.blocks, 0, 0, 0
         request.to_prefill, request.preemptions = request.prompt + request.made, request.preemptions + 1
-        request.handed = False
         (decoding if request in decoding else prefilling).remove(request)
         wait(request)
 
@@ -129,7 +122,7 @@ def plainly_served(
         waiting.insert(sum(rank(each) < rank(request) for each in waiting), request)
 
     def ask() -> None:
-        nonlocal asked, effective_s, again_s, hold_s, news
+        nonlocal asked, effective_s, again_s, news
         queue = [*prefilling, *waiting]
         view = View(
             now, setting, asked, steps, free,
@@ -140,7 +133,7 @@ def plainly_served(
                 [request.arrival_s for request in decoding],
                 [request.first_s for request in decoding],
                 [request.last_s for request in decoding],
-                [0 if request.handed else request.to_prefill - request.prefilled for request in queue],
+                [request.to_prefill - request.prefilled for request in queue],
                 [request.prompt for request in queue],
                 [request.predicted for request in queue],
                 [request.arrival_s for request in queue],
@@ -150,7 +143,7 @@ def plainly_served(
         if choice.setting != asked:
             asked = choice.setting
             effective_s = math.inf if asked == setting else now + engine.switch_s
-        again_s, hold_s, news = choice.again_s, choice.hold_s, False
+        again_s, news = choice.again_s, False
 
     while to_come or waiting or prefilling or decoding:
         while to_come and to_come[0].arrival_s <= now:
@@ -194,19 +187,12 @@ def plainly_served(
                 chunks.append((request, chunk))
                 room -= chunk
         seats = 0 if preempted and (decoding or prefilling) else engine.most_running
-        while waiting and (room > 0 or waiting[0].handed) and len(decoding) + len(prefilling) < seats:
+        while waiting and room > 0 and len(decoding) + len(prefilling) < seats:
             request = waiting[0]
             left = request.to_prefill - request.prefilled
-            whole = blocks_of(request.to_prefill + (request.handed or not engine.chunked), engine)
-            if whole > free or (not engine.chunked and chunks and not request.handed and left > room):
+            whole = blocks_of(request.to_prefill + (not engine.chunked), engine)
+            if whole > free or (not engine.chunked and chunks and left > room):
                 break
-            if request.handed:
-                free, request.blocks = free - whole, whole
-                request.context = request.to_prefill
-                decoding.append(waiting.popleft())
-                news = True
-                room -= engine.chunked
-                continue
             prefilling.append(waiting.popleft())
             chunks.append((request, min(room, left) if engine.chunked else left))
             room -= chunks[-1][1]
@@ -216,8 +202,6 @@ def plainly_served(
         if news or now >= again_s:
             ask()
             take_effect()
-        if decoding and now < hold_s:
-            chunks = []
         if engine.overhead_s:
             idle(now + engine.overhead_s)
 
@@ -265,7 +249,6 @@ def plainly_served(
             else:
                 gap = now - request.last_s
                 request.late += gap > deadlines.tbt_s
-                request.longest_s = max(request.longest_s, gap)
                 gaps[np.searchsorted(GAP_EDGES_S, gap, side="right")] += 1
             request.last_s = now
             if request.made == request.output:
@@ -278,7 +261,6 @@ def plainly_served(
         np.array([request.first_s for request in every]),
         np.array([request.finish_s for request in every]),
         np.array([request.late for request in every], dtype=np.intp),
-        np.array([request.longest_s for request in every]),
         np.array([request.preemptions for request in every], dtype=np.intp),
         now,
         energy_j,

@@ -32,8 +32,7 @@ class Whims:
         self.seen.append(view)
         setting = view.asked if self.random.random() < 0.4 else int(self.random.integers(self.settings))
         again = (math.inf, view.now_s, view.now_s - 1.0, view.now_s + self.random.exponential(0.05))
-        hold = (-math.inf, -math.inf, view.now_s + self.random.exponential(0.05))
-        return Choice(setting, again[self.random.integers(4)], hold[self.random.integers(3)])
+        return Choice(setting, again[self.random.integers(4)])
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,17 @@ class Case:
     engine: Engine
     deadlines: Deadlines
     predicted_tokens: np.ndarray
-    first_token_s: np.ndarray | None
 
 
 def drawn(seed: int) -> Case:
-    """A case; every third has requests whose prompts were prefilled elsewhere, of the others half have some cached."""
+    """A case; half of them have requests with cached tokens."""
     random = np.random.default_rng(seed)
     settings = int(random.integers(1, 5))
     block = int(random.choice([1, 2, 5, 16]))
     count = int(random.integers(1, 30))
     longest = int(random.choice([3, 20, 60]))
-    handed = seed % 3 == 2
     prompt = random.integers(1, longest + 1, count)
-    output = random.integers(2 if handed else 1, longest + 2, count)
+    output = random.integers(1, longest + 2, count)
     needed = int((-(-(prompt + output) // block)).max())
     arrival = np.cumsum(random.exponential(float(random.choice([0.001, 0.02, 0.3])), count))
     if random.random() < 0.3:
@@ -74,15 +71,8 @@ def drawn(seed: int) -> Case:
     )
     deadlines = Deadlines(tbt_s=float(random.uniform(0.01, 0.1)))
     predicted = random.uniform(0.5, 80.0, count)
-    first_token_s = arrival - random.exponential(0.02, count) if handed else None
-    cached = random.integers(0, prompt) if seed % 2 and not handed else None
-    return Case(
-        Requests(arrival, prompt, output, cached),
-        engine,
-        deadlines,
-        predicted,
-        first_token_s,
-    )
+    cached = random.integers(0, prompt) if seed % 2 else None
+    return Case(Requests(arrival, prompt, output, cached), engine, deadlines, predicted)
 
 
 def _tables(settings: int, random: np.random.Generator) -> EngineTables:

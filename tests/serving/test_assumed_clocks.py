@@ -91,7 +91,7 @@ def test_policies_stay_within_known_clocks_and_what_others_would_save_is_told_be
     everywhere = steer(three_clocks, TRACE, **given)
     for run, known, all_clocks in zip(more.runs, default.runs, everywhere.runs, strict=True):
         assert run.result == known.result
-        assert more.run_with_assumed(run).result == all_clocks.result
+        assert more.with_assumed.again(run).result == all_clocks.result
     assert effect_text(more) == effect_text(default), "no headline rests on what is assumed"
     price = everywhere.runs[2]
     assert everywhere.saved(price) > default.saved(default.runs[2]) > 0.0
@@ -149,7 +149,7 @@ def test_a_scenario_is_run_with_assumed_clocks_beside(tmp_path):
     assert (default.runs, more.runs, more.kept) == (2, 4, 2)
     (found,), (known,) = more.comparisons, default.comparisons
     assert found.outcomes == known.outcomes
-    assumed = found.outcome_with_assumed("scale-clocks")
+    assumed = found.with_assumed.outcome("scale-clocks")
     assert assumed.saved.mean > known.outcomes[1].saved.mean
     document = more.document()
     assert document["assumed_clocks"] is True and document["assumed_below_mhz"] == 1350.0

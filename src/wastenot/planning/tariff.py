@@ -17,6 +17,7 @@ from wastenot.core.errors import BadInputError
 HOUR_S = 3600.0
 J_PER_KWH = 3.6e6
 DAY_S = 24 * HOUR_S
+WEEK_S = 7 * DAY_S
 _MOST_BYTES = 16_000_000  # a year of five minutes takes 4 MB
 
 

@@ -11,8 +11,8 @@ from wastenot.planning.objective_kinds import CLUSTERS
 from wastenot.serving.cluster.classes import NAMES
 
 if TYPE_CHECKING:
-    from wastenot.serving.cluster.outcome import Outcome
-    from wastenot.serving.cluster.runs import RunRecord
+    from wastenot.serving.cluster.outcome import Comparison, Outcome
+    from wastenot.serving.cluster.run_record import RunRecord
     from wastenot.serving.cluster.simulated import SimulatedScenario
     from wastenot.serving.control.instance import Event
     from wastenot.serving.model.recommend import Step
@@ -25,15 +25,11 @@ def steering_document(found: Steering) -> dict[str, Any]:
     """Policies on one engine and a trace (``wastenot.steer/1``)."""
     from wastenot.serving.model.steered_headline import band_of as steer_band
 
-    tables = found.engine.tables
     return {
         "schema": "wastenot.steer/1",
         "engine": found.source,
-        "model": found.engine.model,
-        "device": found.engine.device,
-        "gpus": found.engine.gpus,
-        "evidence": tables.evidence,
-        "source": tables.source,
+        **_named(found.engine, "model", "device", "gpus"),
+        **_named(found.engine.tables, "evidence", "source"),
         "step_tokens": found.engine.most_step_tokens,
         "scheduler": found.engine.scheduler.value,
         "switch_s": found.engine.switch_s,
@@ -52,26 +48,25 @@ def steering_document(found: Steering) -> dict[str, Any]:
                 **as_values(run.result),
                 "saved": found.saved(run),
                 "attains": found.attains(run),
-                "with_assumed_clocks": _with_assumed(found, run),
-                "first_come_first_served": _on_stock(found, run),
+                "with_assumed_clocks": _in_other(found.with_assumed, run),
+                "first_come_first_served": _in_other(found.stock, run, "energy_j"),
             }
             for run in found.runs
         ],
     }
 
 
-def _with_assumed(found: Steering, run: Steered) -> dict[str, Any] | None:
-    assumed = found.run_with_assumed(run)
-    if found.with_assumed is None or assumed is None:
+def _in_other(found: Steering | None, run: Steered, *more: str) -> dict[str, Any] | None:
+    """What became of the same policy with other clocks, or on another engine; ``None`` where it was not run so."""
+    if found is None:
         return None
-    return {"saved": found.with_assumed.saved(assumed), "attainment": assumed.result.attainment}
+    other = found.again(run)
+    return {"saved": found.saved(other), **_named(other.result, "attainment", *more)}
 
 
-def _on_stock(found: Steering, run: Steered) -> dict[str, Any] | None:
-    if found.stock is None:
-        return None
-    other = next(each for each in found.stock.runs if each.name == run.name)
-    return {"saved": found.stock.saved(other), "attainment": other.result.attainment, "energy_j": other.result.energy_j}
+def _named(of: object, *names: str) -> dict[str, Any]:
+    """What stands in a document by the name of the attribute."""
+    return {name: getattr(of, name) for name in names}
 
 
 def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
@@ -84,13 +79,9 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
         "scenario": str(scenario.path),
         "name": scenario.name,
         "evidence": "simulated",
-        "model": cluster.layouts[0].model,
-        "device": cluster.layouts[0].device,
-        "engines": [
-            {"gpus": each.gpus, "evidence": each.tables.evidence, "source": each.tables.source} for each in cluster.layouts
-        ],
-        "hosts": cluster.hosts,
-        "gpus_per_host": cluster.gpus_per_host,
+        **_named(cluster.layouts[0], "model", "device"),
+        "engines": [{"gpus": each.gpus, **_named(each.tables, "evidence", "source")} for each in cluster.layouts],
+        **_named(cluster, "hosts", "gpus_per_host"),
         "deadlines": as_values(cluster.deadlines),
         "attain": scenario.parts.run.attain,
         "router": scenario.parts.run.router,
@@ -107,19 +98,15 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
                 "bound_per_token_j": each.bound_per_token_j,
                 "best": None if each.best is None else each.best.policy,
                 "band": as_values(band_of(scenario, each)),
-                "policies": [
-                    _policy_document(
-                        outcome, each.outcome_with_assumed(outcome.policy), each.outcome_on_stock(outcome.policy)
-                    )
-                    for outcome in each.outcomes
-                ],
+                "policies": [_policy_document(outcome, each.with_assumed, each.stock) for outcome in each.outcomes],
             }
             for each in found.comparisons
         ],
     }
 
 
-def _policy_document(outcome: Outcome, assumed: Outcome | None, stock: Outcome | None) -> dict[str, Any]:
+def _policy_document(outcome: Outcome, with_assumed: Comparison | None, on_stock: Comparison | None) -> dict[str, Any]:
+    assumed, stock = (None if each is None else each.outcome(outcome.policy) for each in (with_assumed, on_stock))
     return {
         "policy": outcome.policy,
         "failed": outcome.failed,
@@ -132,10 +119,7 @@ def _policy_document(outcome: Outcome, assumed: Outcome | None, stock: Outcome |
         "energy_per_token_j": as_values(outcome.over(lambda run: run.energy_per_token_j)),
         "attainment": as_values(outcome.over(lambda run: run.attainment)),
         "worst_class": as_values(outcome.over(lambda run: run.worst_class)),
-        "runs": [
-            {**as_values(each), "energy_per_token_j": each.energy_per_token_j, "worst_class": each.worst_class}
-            for each in outcome.records
-        ],
+        "runs": [as_values(each) | _named(each, "energy_per_token_j", "worst_class") for each in outcome.records],
     }
 
 
@@ -151,7 +135,7 @@ def recommendation_document(found: Recommended) -> dict[str, Any]:
     """What to run each model with (``wastenot.recommend/1``)."""
 
     def step(at: Step | None) -> dict[str, Any] | None:
-        return None if at is None else {"latency_s": at.latency_s, "saved": at.saved, "point": _listed(at.point)}
+        return None if at is None else {**_named(at, "latency_s", "saved"), "point": _listed(at.point)}
 
     bounds, prices = found.bounds, found.prices
     return {
@@ -165,10 +149,7 @@ def recommendation_document(found: Recommended) -> dict[str, Any]:
         "recommendations": [
             {
                 **_listed(each.point),
-                "cost": each.cost,
-                "latency_s": each.latency_s,
-                "kept": each.kept,
-                "price_per_s": each.price_per_s,
+                **_named(each, "cost", "latency_s", "kept", "price_per_s"),
                 "fastest": {**_listed(each.fastest), "cost": each.fastest_cost},
                 "looser": step(each.looser),
                 "tighter": step(each.tighter),
@@ -176,26 +157,18 @@ def recommendation_document(found: Recommended) -> dict[str, Any]:
             }
             for each in found.chosen
         ],
-        "unmet": [{"model": each.model, "why": each.why} for each in found.unmet],
+        "unmet": [_named(each, "model", "why") for each in found.unmet],
     }
 
 
 def _listed(point: ServingPoint) -> dict[str, Any]:
     return {
-        "model": point.model,
-        "gpu": point.gpu,
-        "gpus": point.gpus,
-        "task": point.task,
+        **_named(point, "model", "gpu", "gpus", "task"),
         "batch": point.max_running,
-        "core_mhz": point.setting.core_mhz,
-        "memory_mhz": point.setting.memory_mhz,
-        "power_limit_w": point.setting.power_limit_w,
+        **_named(point.setting, "core_mhz", "memory_mhz", "power_limit_w"),
         "evidence": point.evidence,
         "notes": list(point.notes),
-        "energy_per_token_j": point.energy_per_token_j,
-        "energy_per_request_j": point.energy_per_request_j,
-        "power_w": point.power_w,
-        "tokens_per_s": point.tokens_per_s,
+        **_named(point, "energy_per_token_j", "energy_per_request_j", "power_w", "tokens_per_s"),
         "itl_p50_s": point.itl.p50_s,
         "itl_p99_s": point.itl.p99_s,
         "ttft_p50_s": point.ttft.p50_s,

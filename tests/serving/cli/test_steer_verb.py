@@ -41,9 +41,7 @@ def test_savings_are_shown_beside_attainment(served):
     ran = served(*GIVEN)
     assert ran.code == 0, ran.err
     assert "tiny on toy: 200 requests of trace.csv" in ran.out and "(simulated, on measured steps)" in ran.out
-    assert all(
-        name in ran.out for name in ("maximum clock", "fixed clock, chosen", "throttLL'eM", "GreenLLM", "deadlines met")
-    )
+    assert all(name in ran.out for name in ("maximum clock", "fixed clock,", "throttLL'eM", "GreenLLM", "Deadlines"))
 
 
 def test_the_document_has_each_policy(served):

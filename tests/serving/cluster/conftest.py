@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.model import ChangeTimes, Cluster
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.model.deadlines import Deadlines
@@ -56,5 +56,5 @@ def profiles(small_cluster: Cluster, past: Requests) -> Profiles:
 @pytest.fixture(scope="session")
 def blend(small_cluster: Cluster, past: Requests) -> FloatArray:
     """Shares of the classes in the past: what forecasts here are scaled from, so that they ask for the same frontiers."""
-    number = small_cluster.classes.of(past.prompt_tokens, past.output_tokens)
+    number = class_of(past.prompt_tokens, past.output_tokens)
     return np.bincount(number, minlength=COUNT) / len(past)

@@ -21,7 +21,7 @@ from wastenot.serving.model.band import Varied, band, idle_varied
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.page.cluster_words import cautions_on
-from wastenot.serving.page.engine_words import band_text
+from wastenot.serving.page.simulated_words import band_text
 
 ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json"
 TEXT = f"""

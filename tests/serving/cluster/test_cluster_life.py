@@ -11,7 +11,7 @@ import pytest
 
 from testbed.random_clusters import Scripted, Whims
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.model import (
     Action,
     ClockRule,
@@ -231,7 +231,7 @@ def test_a_controller_sees_what_came_and_what_is_there(small_cluster: Cluster) -
     controller = Scripted([Start(2, 0), Start(1, 0)], period_s=2.5)
     predicted = np.full(len(requests), 120.0)
     run = simulate_cluster(requests, small_cluster, controller, predicted_tokens=predicted)
-    classes = small_cluster.classes.of(requests.prompt_tokens, predicted)
+    classes = class_of(requests.prompt_tokens, predicted)
     for before, view in zip([None, *controller.seen], controller.seen, strict=False):
         since_s = before.now_s if before else -1.0
         came = (requests.arrival_s > since_s) & (requests.arrival_s <= view.now_s)
@@ -311,7 +311,7 @@ def test_what_makes_no_run_is_said_so(small_cluster: Cluster) -> None:
     with pytest.raises(BadInputError, match="back after it has failed"):
         simulate_cluster(requests, small_cluster, controller, failures=(Failure(0, 5.0, 1.0),))
     large = Requests(np.zeros(1), np.array([10**6]), np.array([1]))
-    with pytest.raises(BadInputError, match=r"request 1: 1000000 \+ 1 tokens do not fit into the cache of any layout"):
+    with pytest.raises(BadInputError, match=r"request 1: 1000000 \+ 1 tokens do not fit into the cache of"):
         simulate_cluster(large, small_cluster, controller)
     with pytest.raises(OutsideProfileError, match="4608 tokens before them is outside the profile"):
         simulate_cluster(Requests(np.zeros(1), np.array([9000]), np.array([5])), small_cluster, controller)

@@ -12,10 +12,12 @@ import pytest
 
 from testbed.cluster_loads import load_of
 from wastenot.core.errors import BadInputError
+from wastenot.planning.tariff import DAY_S, WEEK_S
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.scenario import CurvePart, Scenario, parse_scenario
+from wastenot.serving.cluster.scenario import Scenario, parse_scenario
+from wastenot.serving.cluster.scenario_file import CurvePart
 from wastenot.serving.cluster.scenario_load import LENGTHS, load_parts_of, past_of
-from wastenot.serving.cluster.traffic import DAY_S, WEEK_S, RateCurve
+from wastenot.serving.cluster.traffic import RateCurve
 
 ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json"
 SHARES = np.full(COUNT, 1 / COUNT)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from wastenot.core.errors import BadInputError
+from wastenot.planning.tariff import DAY_S
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.forecast import WINDOWS_S, Forecast, Past, forecast, template
-from wastenot.serving.cluster.traffic import DAY_S, varied
+from wastenot.serving.cluster.traffic import varied
 
 SHARES = np.array([3.6, 9.8, 0.1, 19.0, 10.4, 7.7, 15.1, 8.8, 25.5]) / 100
 SLOT_S = 1800.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import CLASSES
+from wastenot.serving.cluster.classes import OUTPUT_BELOW
 from wastenot.serving.cluster.predicted import Predictor, confusion_of
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
@@ -17,7 +16,7 @@ LOAD = poisson(200.0, 100.0, LogNormal(300, 0.5), LogNormal(180, 1.0), seed=4)
 
 
 def kinds(tokens):
-    return np.searchsorted(CLASSES.output_below, tokens, side="right")
+    return np.searchsorted(OUTPUT_BELOW, tokens, side="right")
 
 
 @pytest.mark.parametrize("confusion", [CONFUSION, confusion_of(0.7), np.eye(3)])
@@ -58,9 +57,3 @@ def test_kinds_that_never_came_before_have_a_usual_length():
     assert (kinds(told) == kinds(LOAD.output_tokens)).all()
     assert set(told[kinds(told) == 0].tolist()) == {9.0}
     assert len(Predictor(np.eye(3), short).told(short.part(5.0, 6.0))) == 0
-
-
-@pytest.mark.parametrize("confusion", [np.eye(2), np.full((3, 3), 0.3), np.eye(3) - 0.1 + np.full((3, 3), 0.1 / 3)])
-def test_a_confusion_that_is_none_is_refused(confusion):
-    with pytest.raises(BadInputError, match="confusion"):
-        Predictor(confusion, EARLIER)

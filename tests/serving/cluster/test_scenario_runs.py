@@ -9,12 +9,14 @@ import pytest
 
 from testbed.cluster_loads import load_of
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import CLASSES
+from wastenot.serving.cluster.classes import class_of
 from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.predicted import confusion_of
-from wastenot.serving.cluster.runs import bin_of, over_processes, record_of, run_scenario, runs_of
-from wastenot.serving.cluster.scenario import PredictorPart, parse_scenario
+from wastenot.serving.cluster.run_record import bin_of, record_of
+from wastenot.serving.cluster.runs import over_processes, run_scenario, runs_of
+from wastenot.serving.cluster.scenario import parse_scenario
+from wastenot.serving.cluster.scenario_file import PredictorPart
 from wastenot.serving.cluster.scenario_load import load_parts_of, predictor_of
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.page.cluster_words import traffic_text
@@ -178,7 +180,7 @@ def test_the_history_of_a_trace_is_not_judged(tmp_path):
     after = requests.part(200.0 + shift, np.inf)
     assert own.requests.prompt_tokens.tolist() == after.prompt_tokens.tolist()
     assert len(own.known.lengths) + len(own.requests) == len(requests)
-    number = CLASSES.of(own.known.lengths.prompt_tokens, own.known.lengths.output_tokens)
+    number = class_of(own.known.lengths.prompt_tokens, own.known.lengths.output_tokens)
     assert own.known.mean_per_s * 200.0 == pytest.approx(np.bincount(number, minlength=9))
     assert (own.known.peak_per_s >= own.known.mean_per_s - 1e-12).all()
     default = load("")

@@ -25,7 +25,8 @@ from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.cluster.tariffs import AHEAD_S, read_tariff, start_outweighed_s
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.page.cluster_words import effect_text, policies_table
+from wastenot.serving.page.cluster_tables import policies_table
+from wastenot.serving.page.cluster_words import effect_text
 
 ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json"
 DAY = tuple([1.0] * 18 + [5.0] * 3 + [1.0] * 3)

@@ -75,8 +75,6 @@ def test_bad_curves_say_where(tmp_path):
         read_curve(file)
     with pytest.raises(BadInputError, match="cannot be read"):
         read_curve(tmp_path / "none.csv")
-    with pytest.raises(BadInputError, match="rank_correlation"):
-        traffic(1.5)
 
 
 def test_week_of_the_digitised_figures(shared_data):

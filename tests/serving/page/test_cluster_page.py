@@ -12,16 +12,8 @@ from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import parse_scenario
 from wastenot.serving.page.cluster_page import cluster_figures, cluster_page, timeline_rows
-from wastenot.serving.page.cluster_words import (
-    cautions_on,
-    classes_table,
-    effect_text,
-    notes_on,
-    plain_names,
-    plan_text,
-    policies_table,
-    verdict_text,
-)
+from wastenot.serving.page.cluster_tables import classes_table, policies_table
+from wastenot.serving.page.cluster_words import cautions_on, effect_text, notes_on, plain_names, plan_text, verdict_text
 
 pytest.importorskip("altair")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 
 import wastenot as wn
 from testbed.server_history import answering_prometheus, scrapes
-from wastenot.serving.cli.replay_text import replay_text
+from wastenot.serving.cli.serve_control import replay_text
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.page.replay_page import replay_page, timeline_figure
 from wastenot.serving.page.replay_words import notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.progress import Progress
@@ -197,7 +197,7 @@ def prepare_bench(
         store = ServingStore(study if isinstance(study, Study) else open_study(study, create=True))
     load = load or load_of_lengths(Lengths(PROMPT_TOKENS), Lengths(OUTPUT_TOKENS), seed=seed)
     if load.api is not None and target.api is None:
-        target = Target(target.url, target.model, load.api, target.key, target.more)
+        target = replace(target, api=load.api)
     found = find(target)
     evidence: PointEvidence = "measured" if meter is None else meter.evidence
     many = meter.gpus if meter is not None else gpus or 1

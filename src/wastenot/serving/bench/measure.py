@@ -13,10 +13,13 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 
+import numpy as np
+
 from wastenot.core.errors import ClocksRefusedError, ServerError
 from wastenot.core.progress import Progress, Silent
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
+from wastenot.frontiers.pareto import Groups, pareto_points
 from wastenot.serving.bench import steady_state
 from wastenot.serving.bench.energy import EnergyMeter, EnergyUsed
 from wastenot.serving.bench.steady_state import MeasuredPoint
@@ -40,9 +43,7 @@ class Served:
         gpu: model of its GPUs.
         gpus: of the engine.
         task: the load it is under.
-        tensor_parallel: with ``expert_parallel`` and ``data_parallel`` how the GPUs share the work.
-        expert_parallel: see there.
-        data_parallel: see there.
+        tensor_parallel: degree.
         precision: of the weights, where known.
     """
 
@@ -52,8 +53,6 @@ class Served:
     gpus: int
     task: str
     tensor_parallel: int = 1
-    expert_parallel: int = 1
-    data_parallel: int = 1
     precision: str = ""
 
     def made(self, point: ServingPoint) -> bool:
@@ -226,18 +225,11 @@ def left_to_measure(
 
 def pareto(points: Sequence[ServingPoint]) -> list[ServingPoint]:
     """Stable points that no other beats in both energy for a token and median time between tokens, the fastest first."""
-    known = [
-        (point.itl.p50_s, point.energy_per_token_j, point)
-        for point in points
-        if point.is_stable and point.itl.p50_s is not None and point.energy_per_token_j is not None
-    ]
-    best: list[ServingPoint] = []
-    least_j = float("inf")
-    for _, energy_j, point in sorted(known, key=lambda each: each[:2]):
-        if energy_j < least_j:
-            best.append(point)
-            least_j = energy_j
-    return best
+    known = [each for each in points if each.is_stable and None not in (each.itl.p50_s, each.energy_per_token_j)]
+    if not known:
+        return []
+    gaps_s, energies_j = np.array([(each.itl.p50_s, each.energy_per_token_j) for each in known], dtype=np.float64).T
+    return [known[index] for index in pareto_points(Groups.of_one(gaps_s, energies_j))]
 
 
 def _kept(

@@ -56,13 +56,7 @@ def find(target: Target) -> Found:
     return asyncio.run(found())
 
 
-def measure_point(
-    target: Target | Found,
-    load: Load,
-    wanted: int | None,
-    *,
-    steady: Steady | None = None,
-) -> MeasuredPoint:
+def measure_point(target: Target | Found, load: Load, wanted: int | None, *, steady: Steady | None = None) -> MeasuredPoint:
     """Keep a load on a server and measure its steady state.
 
     Args:

@@ -23,10 +23,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from wastenot.core.errors import BadInputError, first_line
+from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
 from wastenot.meters.window_energy import SHORT, Steps, window_energy
 from wastenot.serving.bench.energy import EnergyMeter, EnergyUsed, Watch, together
+from wastenot.serving.bench.replies import reason
 from wastenot.serving.bench.server_metrics import samples
 from wastenot.serving.tables.records import PointEvidence
 
@@ -180,9 +181,7 @@ def _reason(error: BaseException) -> str:
     cause = inner if isinstance(inner, BaseException) else error
     if isinstance(cause, http.client.HTTPException):
         return "does not speak HTTP"
-    if isinstance(cause, TimeoutError):
-        return f"does not answer within {_TIMEOUT_S:g} s"
-    return getattr(cause, "strerror", None) or first_line(cause)
+    return reason(cause, _TIMEOUT_S)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-from wastenot.core.errors import MissingExtraError, ServerError
+from wastenot.core.errors import MissingExtraError, ServerError, first_line
 from wastenot.core.install import install_line
 
 MOST_BYTES: Final = 8 << 20
@@ -60,3 +60,10 @@ async def text_of(reply: Any, most: int = MOST_BYTES) -> str:
             raise ServerError(f"replies with more than {most >> 20} MB")
         pieces.append(piece)
     return b"".join(pieces).decode("utf-8", "replace")
+
+
+def reason(error: BaseException, timeout_s: float) -> str:
+    """Why nothing could be read of a server within a time."""
+    if isinstance(error, TimeoutError):
+        return f"does not answer within {timeout_s:g} s"
+    return getattr(error, "strerror", None) or first_line(error)

@@ -33,14 +33,12 @@ class Target:
         model: to ask for.
         api: of the two that stream texts.
         key: sent as a bearer token.
-        more: further fields of each request.
     """
 
     url: str
     model: str | None = None
     api: Api | None = None
     key: str | None = None
-    more: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,6 @@ class Server:
         headers: of each request.
         counts: fields that make a stream tell how many tokens it has.
         exact: fields that keep an answer from ending before the length asked for; empty where the server has none.
-        more: further fields of each request.
     """
 
     url: str
@@ -63,7 +60,6 @@ class Server:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     counts: tuple[tuple[str, Any], ...] = ()
     exact: tuple[tuple[str, Any], ...] = ()
-    more: tuple[tuple[str, Any], ...] = ()
 
     @property
     def endpoint(self) -> str:
@@ -90,7 +86,6 @@ class Server:
         fields.update(self.counts)
         if ask.exact:
             fields.update(self.exact)
-        fields.update(self.more)
         return json.dumps(fields).encode()
 
 
@@ -130,9 +125,10 @@ async def find_server(session: Any, target: Target) -> Server:
     listed = await _models(session, address, dict(headers))
     if model is None and not listed:
         raise BadInputError(f"{address}: does not list its models; name one with `model`")
-    if model is not None and listed and model not in listed and not _lists_others(listed):
+    # A list of several may hold what a server could load, as that of ``transformers serve``, rather than what it serves.
+    if model is not None and len(listed) == 1 and model not in listed:
         raise BadInputError(f"`model` {model}: {address} does not serve it; {suggestion(model, listed)}")
-    server = Server(address, model or listed[0], headers=headers, more=tuple((target.more or {}).items()))
+    server = Server(address, model or listed[0], headers=headers)
     apis: tuple[Api, ...] = ("completions", "chat") if target.api is None else (target.api,)
     said = ""
     for server_api in apis:
@@ -192,11 +188,6 @@ async def _models(session: Any, address: str, headers: dict[str, str]) -> list[s
         return []
     models = fields.get("data") if isinstance(fields, dict) else None
     return [str(each["id"]) for each in models or () if isinstance(each, dict) and "id" in each]
-
-
-def _lists_others(listed: list[str]) -> bool:
-    """Whether a list holds what a server could load, as that of ``transformers serve``, rather than what it serves."""
-    return len(listed) > 1
 
 
 async def _post(session: Any, server: Server, ask: Ask) -> tuple[int, str]:

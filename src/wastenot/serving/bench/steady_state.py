@@ -293,6 +293,8 @@ def point_of(run: Run, server: Server, scraped: Scraped, *, counts: bool, busy_b
     gaps_s = np.concatenate([gaps for _, gaps in inside])
     counted_prompts = [stream.prompt_tokens for stream in run.streams if stream.prompt_tokens is not None]
     failed: dict[str, int] = {name: number for name, number in outcomes.items() if name not in {"done", "stopped"}}
+    kept = [(scraped.names.get(name), scraped.mean(name, begin_s, end_s)) for name in _KEPT_METRICS]
+    kept.append(("prefix_cache_hit_rate", scraped.cached_share()))
     point = MeasuredPoint(
         server=server, wanted=run.wanted, begin_s=begin_s, end_s=end_s,
         most_in_flight=most_in_flight(run.streams, run.over_s),
@@ -304,7 +306,8 @@ def point_of(run: Run, server: Server, scraped: Scraped, *, counts: bool, busy_b
         prompt_tokens=float(np.mean(counted_prompts)) if counted_prompts else None,
         output_tokens=_output_tokens(run.streams), ttft=percentiles(ttfts), itl=percentiles(gaps_s),
         end_to_end=_end_to_end(run, begin_s, end_s), gaps_s=gaps_s, ttfts_s=ttfts,
-        metrics=_metrics(scraped, begin_s, end_s), cached_share=scraped.cached_share(),
+        metrics=tuple((name, value) for name, value in kept if name is not None and value is not None),
+        cached_share=scraped.cached_share(),
         others_tokens=_made_for_others(run, scraped, begin_s, end_s), client_late_s=late_s, why_unstable="", fault=run.fault,
         notes=(),
     )  # fmt: skip
@@ -343,9 +346,3 @@ def _output_tokens(streams: list[Stream]) -> float | None:
     if not done.any():
         return None
     return lifetimes(np.zeros(len(kept)), lengths, done).mean_s or float(lengths[done].mean())
-
-
-def _metrics(scraped: Scraped, begin_s: float, end_s: float) -> tuple[tuple[str, float], ...]:
-    found = [(scraped.names.get(name), scraped.mean(name, begin_s, end_s)) for name in _KEPT_METRICS]
-    found.append(("prefix_cache_hit_rate", scraped.cached_share()))
-    return tuple((name, value) for name, value in found if name is not None and value is not None)

@@ -81,16 +81,14 @@ class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
             "most_running": int(config.scheduler_config.max_num_seqs),
             "cache_tokens": int(self._cache_tokens),
             "asynchronous": bool(getattr(config.scheduler_config, "async_scheduling", False)),
-            "most_graph_tokens": _graph_tokens(config),
+            # Tokens of the largest step that is launched as CUDA graphs; 0 where none is.
+            "most_graph_tokens": int(
+                getattr(getattr(config, "compilation_config", None), "max_cudagraph_capture_size", None) or 0
+            ),
             "details": bool(getattr(config.observability_config, "enable_logging_iteration_details", False)),
         }
         most = _most_bytes(os.environ.get(MEGABYTES))
         self._log = StepLog(self._path, head, most_bytes=most, clock_mhz=_clock(os.environ.get(DEVICE)))
-
-
-def _graph_tokens(config: Any) -> int:
-    """Tokens of the largest step that is launched as CUDA graphs; 0 where none is."""
-    return int(getattr(getattr(config, "compilation_config", None), "max_cudagraph_capture_size", None) or 0)
 
 
 def step_record(scheduler: Any, iteration: Any, cache_tokens: float) -> dict[str, Any] | None:

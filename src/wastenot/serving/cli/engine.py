@@ -244,38 +244,35 @@ def engine_text(
 
     import numpy as np
 
-    from wastenot.serving.page.engine_words import (
-        clocks_table,
-        effect_text,
-        errors_table,
-        frontier_table,
-        name_of,
-        origin_of,
-        prefill_table,
-        profile_notes,
-        source_text,
-        verdict_text,
-    )
+    from wastenot.serving.page import engine_words
     from wastenot.terminal.tables import Group, Text, headline, rich_table
 
-    model, device = name_of(profile)
-    head = headline(model, device, f"{origin_of(profile)}, {source_text(profile)}", f"{context:,.0f} tokens of context")
-    parts: list[RenderableType] = [head, Text(f"{effect_text(points)}: {verdict_text(profile, points)}")]
-    best = frontier_table(points)
+    model, device = engine_words.name_of(profile)
+    head = headline(
+        model,
+        device,
+        f"{engine_words.origin_of(profile)}, {engine_words.source_text(profile)}",
+        f"{context:,.0f} tokens of context",
+    )
+    parts: list[RenderableType] = [
+        head,
+        Text(f"{engine_words.effect_text(points)}: {engine_words.verdict_text(profile, points)}"),
+    ]
+    best = engine_words.frontier_table(points)
     if best is not None and len(best.rows) > _SHOWN:
         every = np.rint(np.linspace(0, len(best.rows) - 1, _SHOWN)).astype(int)
         note = f"{_SHOWN} of {len(best.rows)}; --json lists all. {best.note}"
         best = replace(best, rows=tuple(best.rows[index] for index in every), note=note)
     tables = [
-        *(clocks_table(points, each.gpus, _CLOCKS) for each in profile.engines),
+        *(engine_words.clocks_table(points, each.gpus, _CLOCKS) for each in profile.engines),
         best,
-        prefill_table(prefills),
-        errors_table(profile),
+        engine_words.prefill_table(prefills),
+        engine_words.errors_table(profile),
     ]
     for table in tables:
         if table is not None:
             parts += ["", Text(table.title, style="bold"), rich_table(table, ("Compared with",))]
-    notes = profile_notes(profile, assumed_clocks=assumed_clocks)
+    notes = engine_words.profile_notes(profile, assumed_clocks=assumed_clocks)
     if notes:
         parts += ["", *(Text(f"- {note}") for note in notes)]
     return Group(*parts)
@@ -300,12 +297,9 @@ def _document(
         "engines": [
             {
                 "gpus": each.gpus,
-                "source": each.tables.source,
-                "evidence": each.tables.evidence,
+                **{name: getattr(each.tables, name) for name in ("source", "evidence")},
                 "cache_tokens": each.cache_blocks * each.block_tokens,
-                "most_running": each.most_running,
-                "most_step_tokens": each.most_step_tokens,
-                "switch_s": each.switch_s,
+                **{name: getattr(each, name) for name in ("most_running", "most_step_tokens", "switch_s")},
             }
             for each in profile.engines
         ],
@@ -319,21 +313,13 @@ def _document(
         "corrected": None
         if corrected is None
         else {
-            "steps": corrected.steps,
-            "overhead_s": corrected.overhead_s,
-            "launch_s": corrected.launch_s,
-            "graph_launch_s": corrected.graph_launch_s,
-            "prefill_scale": corrected.prefill_scale,
-            "decode_scale": corrected.decode_scale,
-            "off": as_values(corrected.off),
+            name: as_values(getattr(corrected, name))
+            for name in ("steps", "overhead_s", "launch_s", "graph_launch_s", "prefill_scale", "decode_scale", "off")
         },
         "heard": None
         if passes is None
         else {
-            "steps": passes.steps,
-            "heartbeats": passes.heartbeats,
-            "lost": passes.lost,
-            "restarts": passes.restarts,
+            **{name: getattr(passes, name) for name in ("steps", "heartbeats", "lost", "restarts")},
             "refused": dict(passes.refused),
             "ranks": [{"worker": worker, "dp_rank": rank} for worker, rank in passes.ranks],
         },

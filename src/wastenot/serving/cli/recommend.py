@@ -106,77 +106,35 @@ def _nothing_fits(unmet: Sequence[Unmet]) -> str:
 
 
 def _text(found: Recommended) -> RenderableType:
-    from rich.markup import escape
+    from wastenot.serving.model.recommend import called
+    from wastenot.serving.page.recommend_words import chosen_table, notes, unmet_table
+    from wastenot.terminal.tables import Group, Text, rich_table
 
-    from wastenot.serving.model.recommend import called, configuration_text
-    from wastenot.serving.page.recommend_words import tail_text
-    from wastenot.terminal.tables import Group, plain_table
-
-    chosen, bounds, prices = found.chosen, found.bounds, found.prices
-    scale, name = {
-        "token": (1e3, "mJ per token"),
-        "request": (1.0, "J per request"),
-        "money": (1.0, f"{prices.currency if prices else ''} per million tokens"),
-    }[found.unit]
-    which = _LATENCIES[found.latency]
-    table = plain_table(
-        ("model", "run on"),
-        (name, f"{which} (ms)", "fastest", "its ITL" if which == "ITL" else "its latency", "saved"),
-        less_important=("its ITL", "fastest"),
-    )
-    for each in chosen:
-        table.add_row(
-            escape(each.point.model),
-            escape(configuration_text(each.point)) + (" (forecast)" if each.point.evidence == "forecast" else ""),
-            _shown(scale * each.cost),
-            f"{1e3 * each.latency_s:.1f}",
-            _shown(scale * each.fastest_cost),
-            f"{1e3 * (bounds.latency_of(each.fastest, found.latency) or 0.0):.1f}",
-            f"{100 * each.saved:.1f} %",
-        )
-    within = ", ".join(f"{_LATENCIES[key]} within {1e3 * value:g} ms" for key, value in bounds.latencies.items())
-    percentile = called(bounds.percentile)
-    evidence = ", ".join(dict.fromkeys(each.point.evidence for each in chosen))
-    head = f"[bold]Lowest {escape(name)}[/], {within or 'no latency bound'} ({percentile}; {evidence})"
-    lines: list[RenderableType] = [head, "", table, "", "saved: compared with the fastest configuration of the model"]
-    if tail := tail_text(found):
-        lines.append(f"the bound is on the {percentile} {which}; its {tail}" if bounds.latencies else f"{which}: {tail}")
-    if len(chosen) == 1:
-        lines += _price(chosen[0], scale, name)
-    lines += [
-        f"at the default clocks: {escape(configuration_text(each.point))}, {_shown(scale * each.cost)} {escape(name)} "
-        f"({each.point.evidence})"
-        for each in found.without_clocks
-    ]
-    lines += [escape(note) for note in dict.fromkeys(note for each in chosen for note in each.point.notes)]
+    within = ", ".join(f"{_LATENCIES[key]} within {1e3 * value:g} ms" for key, value in found.bounds.latencies.items())
+    evidence = ", ".join(dict.fromkeys(each.point.evidence for each in found.chosen))
+    rests = f", {within or 'no latency bound'} ({called(found.bounds.percentile)}; {evidence})"
+    head = Text.assemble((f"Lowest {found.cost_title}", "bold"), rests)
+    parts: list[RenderableType] = [head, "", rich_table(chosen_table(found), ("At the fastest", "Cost there")), ""]
+    parts += [Text(text) for text in (*(_price(found, found.chosen[0]) if len(found.chosen) == 1 else ()), *notes(found))]
     if found.unmet:
-        lines += ["", f"{counted(len(found.unmet), 'model')} cannot meet the bounds:"]
-        lines += [f"  {escape(each.model)}: {escape(each.why)}" for each in found.unmet]
-    return Group(*lines)
+        parts += ["", f"{counted(len(found.unmet), 'model')} cannot meet the bounds:", rich_table(unmet_table(found))]
+    return Group(*parts)
 
 
-def _shown(value: float) -> str:
-    """With four digits, and no exponent however large it is."""
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
-def _price(found: Recommendation, scale: float, name: str) -> list[RenderableType]:
+def _price(found: Recommended, best: Recommendation) -> list[str]:
     """What other bounds would do, for one model."""
-    from rich.markup import escape
-
+    from wastenot.pages.formatting import percent, quantity
     from wastenot.serving.model.recommend import configuration_text
 
-    lines: list[RenderableType] = []
-    if found.looser is not None:
+    took_s = found.at(best.fastest, found.bounds.percentile)
+    lines = [] if took_s is None else [f"Fastest: {configuration_text(best.fastest)}, {quantity(took_s, 's', 3)}."]
+    if (step := best.looser) is not None:
         lines.append(
-            f"with {1e3 * found.looser.latency_s:.1f} ms: {100 * found.looser.saved:.1f} % less "
-            f"({escape(configuration_text(found.looser.point))})"
+            f"With {quantity(step.latency_s, 's', 3)}: {percent(step.saved, 1)} less, {configuration_text(step.point)}."
         )
-    if found.tighter is not None:
-        lines.append(
-            f"below {1e3 * found.latency_s:.1f} ms: {-100 * found.tighter.saved:.1f} % more "
-            f"({escape(configuration_text(found.tighter.point))}, {1e3 * found.tighter.latency_s:.1f} ms)"
-        )
-    if found.price_per_s > 0.0:
-        lines.append(f"each extra millisecond is worth about {scale * found.price_per_s / 1e3:.3g} {escape(name)} here")
+    if (step := best.tighter) is not None:
+        with_it = f"{configuration_text(step.point)} ({quantity(step.latency_s, 's', 3)})"
+        lines.append(f"Below {quantity(best.latency_s, 's', 3)}: {percent(-step.saved, 1)} more, {with_it}.")
+    if best.price_per_s > 0.0:
+        lines.append(f"Each extra millisecond is worth about {found.cost_text(best.price_per_s / 1e3)} here.")
     return lines

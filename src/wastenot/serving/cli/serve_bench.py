@@ -13,12 +13,7 @@ from wastenot.core.wording import counted
 from wastenot.serving.cli.server_load import ServerLoadOptions
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
-from wastenot.terminal.options import (
-    ClockControlOptions,
-    DryRunOption,
-    JsonOption,
-    PowerLimitsOption,
-)
+from wastenot.terminal.options import ClockControlOptions, DryRunOption, JsonOption, PowerLimitsOption
 
 if TYPE_CHECKING:
     from wastenot.serving.bench.bench import ServerBench
@@ -32,8 +27,7 @@ def serve_bench(
     load_options: ServerLoadOptions,
     model: Annotated[str | None, option("Model to request; default: the first that the server lists.", "NAME")] = None,
     api: Annotated[
-        Literal["completions", "chat"] | None,
-        option("Streaming API to use; default: completions where the server has it."),
+        Literal["completions", "chat"] | None, option("Streaming API to use; default: completions where the server has it.")
     ] = None,
     api_key: Annotated[
         str | None, option("API key, sent as a bearer token.", "KEY", envvar="OPENAI_API_KEY", show_envvar=True)

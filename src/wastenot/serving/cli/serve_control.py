@@ -22,7 +22,10 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import RenderableType
+
     from wastenot.serving.control.instance import Event, Rules
+    from wastenot.serving.control.replay import Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,9 @@ def serve_control(
     from wastenot.serving.cli.simulate_engine import deadlines_of
     from wastenot.serving.control.instance import Rules
     from wastenot.serving.control.placement import placements
+    from wastenot.serving.control.verbs import control, print_event
     from wastenot.serving.documents import event_document
     from wastenot.serving.model.profile_file import read_engine
-    from wastenot.serving.verbs import control, print_event
     from wastenot.terminal.output import say
 
     rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
@@ -103,9 +106,9 @@ def serve_control(
         _replay(engine, replay_options, named, rules, step_tokens, assumed_clocks=assumed_clocks, as_json=as_json)
         return
     profile = read_engine(engine)
-    placed = placements(instance or (), instances)
     devices = {
-        each.url: [clock_control.open_device(name, seed=0, workload=None) for name in each.devices] for each in placed
+        url: [clock_control.open_device(name, seed=0, workload=None) for name in names]
+        for url, names in placements(instance or (), instances).items()
     }
     if rules.dry_run:
         say("no clocks are set without --allow-clock-control; what would be set is shown")
@@ -139,9 +142,9 @@ def _degrees(named: Sequence[str], path: Path | None) -> dict[str, int | None]:
     from wastenot.serving.control.placement import placements
 
     addresses = [each for each in named if "://" in each]
-    placed = placements(addresses, path) if addresses or path is not None else ()
+    placed = placements(addresses, path) if addresses or path is not None else {}
     labels: dict[str, int | None] = {each: None for each in named if "://" not in each}
-    return {each.url: len(each.devices) or None for each in placed} | labels
+    return {url: len(names) or None for url, names in placed.items()} | labels
 
 
 def _replay(
@@ -155,20 +158,13 @@ def _replay(
     as_json: bool,
 ) -> None:
     from wastenot.core.values import json_text
-    from wastenot.serving.cli.replay_text import replay_text
-    from wastenot.serving.verbs import replay
+    from wastenot.serving.control.verbs import replay
     from wastenot.terminal.output import console, say, typed_command, without_passwords
     from wastenot.terminal.written_page import write_page
 
     assert asked.replay is not None
     found = replay(
-        engine,
-        asked.replay,
-        instances,
-        rules,
-        hours=asked.hours,
-        step_tokens=step_tokens,
-        assumed_clocks=assumed_clocks,
+        engine, asked.replay, instances, rules, hours=asked.hours, step_tokens=step_tokens, assumed_clocks=assumed_clocks
     )
     if asked.out is not None:
         found.write(asked.out)
@@ -179,3 +175,15 @@ def _replay(
         print(json_text(found.document()))
     else:
         console().print(replay_text(found))
+
+
+def replay_text(found: Replay) -> RenderableType:
+    """A replay, for a terminal: what would have been saved, what it costs, and how far to trust it."""
+    from wastenot.serving.page.replay_words import amounts, effect_text, notes, of_servers, servers_table
+    from wastenot.terminal.tables import Group, Text, headline, rich_table
+
+    hours = f"the last {found.hours:g} h"
+    head = headline(found.model or "engine", found.device or "an unnamed device", found.evidence, hours)
+    saving = f"{effect_text(found)} of {of_servers(found)}, {' of '.join(amounts(found))} (by the profile)"
+    table = rich_table(servers_table(found), ("Clock changes", "Counted", "Clock most of the time"))
+    return Group(head, Text(saving, style="bold"), "", table, "", *(Text(f"- {note}") for note in notes(found)))

@@ -35,7 +35,7 @@ def simulate(
         Literal["fcfs", "priority", "deadline"] | None,
         option(
             "Order of requests in an engine: first come, first served (fcfs, the default), vLLM's priority by the deadline "
-            "of the first token, or prefill by deadline, which no stock engine offers: what that adds is shown.",
+            "of the first token, or prefill by deadline, which no stock engine offers: what that adds is shown."
         ),
     ] = None,
     assumed_clocks: AssumedClocksOption = False,

@@ -103,7 +103,7 @@ def _shared(processes: int | None, ray: str | None) -> Share:
 def scenario_text(found: SimulatedScenario) -> RenderableType:
     """What was found, for a terminal."""
     from wastenot.serving.page.cluster_words import about_cluster
-    from wastenot.serving.page.engine_words import steps_text
+    from wastenot.serving.page.simulated_words import steps_text
     from wastenot.terminal.tables import Group, Text
 
     scenario = found.scenario
@@ -117,7 +117,8 @@ def scenario_text(found: SimulatedScenario) -> RenderableType:
 
 
 def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[RenderableType]:
-    from wastenot.serving.page.cluster_words import failure_note, notes_on, policies_table, traffic_text
+    from wastenot.serving.page.cluster_tables import policies_table
+    from wastenot.serving.page.cluster_words import failure_note, notes_on, traffic_text
     from wastenot.terminal.tables import Text, rich_table
 
     failure = failure_note(scenario, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isnan
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from wastenot.serving.model.deadlines import Deadlines
     from wastenot.serving.model.engine import SchedulerName
-    from wastenot.serving.model.steering import PolicyName, Steered, Steering
+    from wastenot.serving.model.steering import PolicyName, Steering
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,9 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
 
 def steering_text(found: Steering) -> RenderableType:
     """What was found, for a terminal."""
-    from wastenot.pages.formatting import duration, percent, quantity
-    from wastenot.serving.page.steer_words import notes_on
-    from wastenot.terminal.tables import Group, Text, plain_table
+    from wastenot.pages.formatting import duration, percent
+    from wastenot.serving.page.steer_words import notes_on, policies_table
+    from wastenot.terminal.tables import Group, Text, rich_table
 
     engine = found.engine
     head = Text.assemble(
@@ -151,25 +151,7 @@ def steering_text(found: Steering) -> RenderableType:
         f"(simulated, on {'a ' if engine.tables.evidence == 'forecast' else ''}{engine.tables.evidence} "
         f"{'forecast of steps' if engine.tables.evidence == 'forecast' else 'steps'})",
     )
-    assumed = () if found.with_assumed is None else ("with assumed clocks",)
-    table = plain_table(
-        ("policy",),
-        ("saved", *assumed, "deadlines met", "J/token", "TTFT P99", "TBT P99", "clock", "switches"),
-        less_important=("switches", "clock", "J/token"),
-    )
-    for run in found.runs:
-        row, attains = run.result, found.attains(run)
-        table.add_row(
-            Text(row.policy),
-            Text(percent(found.saved(run), 1) if run is not found.runs[0] else "–", style="" if attains else "dim"),
-            *(_assumed_text(found, run) for _ in assumed),
-            Text(percent(row.attainment, 2), style="" if attains else "red"),
-            f"{row.energy_per_token_j:.3g}",
-            "/".join("–" if isnan(each) else f"{1e3 * each:,.0f}" for each in row.ttft_p99_s) + " ms",
-            quantity(row.tbt_p99_s, "s", 3),
-            "–" if row.mean_core_mhz is None else f"{row.mean_core_mhz:,.0f} MHz",
-            f"{row.switches:,}",
-        )
+    table = rich_table(policies_table(found), ("Clock changes", "Mean clock", "Energy per token"))
     notes = notes_on(found)
     if found.capacity is not None:
         notes.append(f"the maximum clock sustains at most {found.capacity.rate_per_s:.3g} requests/s")
@@ -183,10 +165,3 @@ def steering_text(found: Steering) -> RenderableType:
         lost = "a request" if found.share == 1 else f"more than {percent(1 - found.share, 0)} of the requests"
         notes.append(f"policies that miss the deadlines of {lost} count as saving nothing")
     return Group(head, "", table, "", *(Text(note, style="yellow" if note.startswith("note") else "") for note in notes))
-
-
-def _assumed_text(found: Steering, run: Steered) -> str:
-    from wastenot.serving.page.steer_words import saved_text
-
-    more, assumed = found.with_assumed, found.run_with_assumed(run)
-    return "–" if more is None or assumed is None or run is found.runs[0] else saved_text(more, assumed)

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.outcome import Comparison, Outcome
-from wastenot.serving.cluster.scenario import PredictorPart, Scenario, digest_of
+from wastenot.serving.cluster.scenario import Scenario, digest_of
+from wastenot.serving.cluster.scenario_file import PredictorPart
 from wastenot.serving.model.band import Band, Varied, band, idle_varied
 
 RIGHT = 0.7

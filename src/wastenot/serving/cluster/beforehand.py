@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.serving.cluster.model import Cluster
 from wastenot.serving.cluster.results import tally_of
@@ -71,7 +71,7 @@ def _kept(requests: Requests, cluster: Cluster, plan: Fixed) -> bool:
     """Whether no class misses more than it may by over a standard deviation: there are few requests."""
     served = simulate_cluster(requests, cluster, plan)
     kept = tally_of(served, requests, cluster).by_class()
-    number = cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
+    number = class_of(requests.prompt_tokens, requests.output_tokens)
     came = np.bincount(number, minlength=COUNT)
     allowed = (1 - cluster.deadlines.share) * came
     return bool(((1 - np.nan_to_num(kept, nan=1.0)) * came <= allowed + np.sqrt(allowed) + 1).all())

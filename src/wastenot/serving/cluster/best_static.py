@@ -15,7 +15,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.serving.cluster.levels import Levels, levels
 from wastenot.serving.cluster.mixes import mix_of
@@ -65,9 +65,10 @@ def best_static(
     Raises:
         BadInputError: no candidate keeps the deadlines on the GPUs that there are.
     """
-    requests, some = _some_of(parts)
+    every = max(math.ceil(sum(len(each) for each in parts()) / TRIED), 1)
+    requests, some = joined([_stretches(part, every) if every > 1 else part for part in parts()]), every > 1
     trial = _Trial(cluster, share, router, one_pool)
-    number = cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
+    number = class_of(requests.prompt_tokens, requests.output_tokens)
     tried: dict[tuple[int, ...], _Tried | None] = {}
     best: tuple[float, tuple[tuple[int, ...], ...]] | None = None
     for partition in PARTITIONS[:1] if one_pool else PARTITIONS:
@@ -93,12 +94,6 @@ def best_static(
             pools[each] = (pool,)
     plan = Fixed("best static in one pool" if one_pool else "best static", tuple(placed), tuple(pools), (), one_pool)
     return _kept_by(plan, parts, cluster, share, router) if some else plan
-
-
-def _some_of(parts: Callable[[], Iterable[Requests]]) -> tuple[Requests, bool]:
-    """Requests to try plans on, and whether they are not all."""
-    every = max(math.ceil(sum(len(each) for each in parts()) / TRIED), 1)
-    return joined([_stretches(part, every) if every > 1 else part for part in parts()]), every > 1
 
 
 def _stretches(part: Requests, every: int) -> Requests:

@@ -20,11 +20,11 @@ from scipy.special import stdtrit
 
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
+from wastenot.planning.tariff import DAY_S
 from wastenot.serving.cluster.classes import COUNT
 
 SLOT_S = 300.0
 """Of templates, as published."""
-DAY_S = 86_400.0
 UPPER = 0.95
 """Share of the slots that are to stay below the upper quantile."""
 WINDOWS_S = (900.0, 10_800.0)
@@ -274,21 +274,14 @@ def _replaced(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Errors:
-    """How wrong past totals were foreseen.
+    """How wrong past totals were foreseen."""
 
-    Attributes:
-        total: that came, by slot.
-        foreseen: of it, from the other days.
-        error: logarithm of one over the other; NaN where one is not known.
-        levels: logarithms of what came over what was foreseen, over :data:`WINDOWS_S` before each slot; shape (slots, 2).
-        day_slots: slots of a day.
-    """
-
-    total: FloatArray
-    foreseen: FloatArray
-    error: FloatArray
+    total: FloatArray  # that came, by slot
+    foreseen: FloatArray  # of it, from the other days
+    error: FloatArray  # logarithm of one over the other; NaN where one is not known
+    # logarithms of what came over what was foreseen, over :data:`WINDOWS_S` before each slot; shape (slots, 2)
     levels: FloatArray
-    day_slots: int
+    day_slots: int  # slots of a day
 
     @classmethod
     def of(cls, past: Past, earlier: FloatArray) -> _Errors | None:

@@ -118,14 +118,7 @@ def frontier(
 
 
 def capacity_at_full_speed(engine: Engine, mix: Mix, deadlines: Deadlines, *, share: float = 0.99) -> float:
-    """The greatest rate that keeps the deadlines at the maximum clock: the capacity of such a frontier, without its levels.
-
-    Args:
-        engine: of the instance.
-        mix: of its requests.
-        deadlines: to be kept.
-        share: of the requests of each class that are to keep the deadlines.
-    """
+    """The greatest rate that keeps the deadlines at the maximum clock: that of such a frontier, without its levels."""
     return _capacity(Trial(engine, mix, deadlines, share, 1), np.array([len(engine.tables.settings) - 1]))
 
 
@@ -210,13 +203,7 @@ def ladder_frontier(
 ) -> InstanceFrontier:
     """Levels of load up to the capacity, closer in its upper half, each with the ladder of least power that keeps deadlines.
 
-    Args:
-        engine: of the instance.
-        mix: of its requests.
-        deadlines: to be kept.
-        share: of the requests of each class that are to keep the deadlines.
-        points: levels.
-        together: instances behind one router; the more there are, the more even is the load of each.
+    Arguments are those of :func:`frontier`.
     """
     trial = Trial(engine, mix, deadlines, share, together, by_tokens=True, requests=_REQUESTS)
     top = len(engine.tables.settings) - 1

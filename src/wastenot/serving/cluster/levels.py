@@ -38,7 +38,6 @@ class Levels:
         power_w: mean, of the whole engine; shape (settings, rates).
         kept: share of each class' requests that keep all deadlines, in the class with the least; shape (settings, rates).
         batch: requests that decode, on average; shape (settings, rates).
-        busy: share of the time that prompts take; shape (settings, rates).
         ttft_s: mean time to the first token; shape (settings, rates).
         tbt_s: mean time between tokens; shape (settings, rates).
     """
@@ -49,7 +48,6 @@ class Levels:
     power_w: FloatArray
     kept: FloatArray
     batch: FloatArray
-    busy: FloatArray
     ttft_s: FloatArray
     tbt_s: FloatArray
 
@@ -101,9 +99,7 @@ def levels(engine: Engine, mix: Mix, deadlines: Deadlines, rate_per_s: FloatArra
     first = prompts.first_tokens(rate, mean_batch, mean_busy)
     between = prompts.between_tokens(rate, mean_batch, token_s, share, decode_s)
     kept = prompts.least_class((1 - first) * (1 - between)) * (1 - np.minimum(full, 1.0))
-    return Levels(
-        engine, mix, rate, power_w, kept, mean_batch, mean_busy, prompts.mean_first_s(rate, mean_batch, mean_busy), token_s
-    )
+    return Levels(engine, mix, rate, power_w, kept, mean_batch, prompts.mean_first_s(rate, mean_batch, mean_busy), token_s)
 
 
 def decode_step_s(engine: Engine, context: float) -> FloatArray:
@@ -128,26 +124,17 @@ def _stationary(rate: FloatArray, leave: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prompts:
-    """What prompts cost beside a batch, alone in their steps and in full steps shared with others.
-
-    Attributes:
-        alone_s: mean time by which a prompt's own steps are longer than decode steps; shape (settings, states).
-        alone_j: energy, likewise.
-        full_s: the same in full steps.
-        full_j: energy, likewise.
-        own_s: time of the steps of a prompt of each kind at some batches; shape (settings, knots, kinds).
-        late: its steps that keep those who decode waiting too long; shape (settings, knots, kinds).
-    """
+    """What prompts cost beside a batch, alone in their steps and in full steps shared with others."""
 
     mix: Mix
     deadlines: Deadlines
     knots: FloatArray
-    alone_s: FloatArray
-    alone_j: FloatArray
-    full_s: FloatArray
-    full_j: FloatArray
-    own_s: FloatArray
-    late: FloatArray
+    alone_s: FloatArray  # mean time by which a prompt's own steps are longer than decode steps; shape (settings, states)
+    alone_j: FloatArray  # energy, likewise
+    full_s: FloatArray  # the same in full steps
+    full_j: FloatArray  # energy, likewise
+    own_s: FloatArray  # time of the steps of a prompt of each kind at some batches; shape (settings, knots, kinds)
+    late: FloatArray  # its steps that keep those who decode waiting too long; shape (settings, knots, kinds)
     decode_s: FloatArray
 
     @classmethod

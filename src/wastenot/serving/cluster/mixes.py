@@ -10,12 +10,13 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import CLASSES, COUNT
+from wastenot.serving.cluster.classes import COUNT, OUTPUT_BELOW, PROMPT_BELOW, class_of
 from wastenot.serving.model.requests import Requests
 
 SPREAD = 0.5
 """Standard deviation of the logarithm of lengths within a class, where only their means are known."""
 _PARTS = 5
+_KINDS = 128  # requests that stand for all of a load
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +60,7 @@ class Mix:
 
     def classes(self) -> IndexArray:
         """The class of each kind."""
-        return CLASSES.of(np.rint(self.prompt_tokens).astype(np.intp), self.output_tokens)
+        return class_of(np.rint(self.prompt_tokens).astype(np.intp), self.output_tokens)
 
     def draw(self, rate_per_s: float, duration_s: float, seed: int) -> Requests:
         """Requests like these that come independently of one another; for checks of what is computed from the mix."""
@@ -72,7 +73,7 @@ class Mix:
         return Requests(np.sort(random.uniform(0.0, duration_s, count)), prompt, output)
 
 
-def mix_of(requests: Requests, kinds: int = 128) -> Mix:
+def mix_of(requests: Requests) -> Mix:
     """Some of the requests, each as likely as another: evenly spaced by the length of their prompts.
 
     Raises:
@@ -81,7 +82,7 @@ def mix_of(requests: Requests, kinds: int = 128) -> Mix:
     if not len(requests):
         raise BadInputError("there are no requests to take a mix from")
     order = np.lexsort((requests.output_tokens, requests.prompt_tokens))
-    some = order[evenly(len(order), kinds)]
+    some = order[evenly(len(order), _KINDS)]
     prompt, output = (each[some].astype(np.float64) for each in (requests.prompt_tokens, requests.output_tokens))
     return Mix(prompt, output, np.full(len(some), 1 / len(some)))
 
@@ -113,8 +114,8 @@ def mix_of_classes(rate_per_s: FloatArray, prompt_tokens: FloatArray, output_tok
     for number in range(COUNT):
         if rate_per_s[number] <= 0:
             continue
-        prompt = _within(prompt_tokens[number] * parts, CLASSES.prompt_below, number // 3)
-        output = _within(output_tokens[number] * parts, CLASSES.output_below, number % 3)
+        prompt = _within(prompt_tokens[number] * parts, PROMPT_BELOW, number // 3)
+        output = _within(output_tokens[number] * parts, OUTPUT_BELOW, number % 3)
         prompts.append(np.repeat(prompt, _PARTS))
         outputs.append(np.tile(output, _PARTS))
         share.append(np.full(_PARTS**2, rate_per_s[number] / total / _PARTS**2))

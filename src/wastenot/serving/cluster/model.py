@@ -15,7 +15,6 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.documents import Count, NotNegative
-from wastenot.serving.cluster.classes import CLASSES, RequestClasses
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.simulation.policy import Policy
@@ -53,7 +52,6 @@ class Cluster:
         hosts: of the cluster.
         gpus_per_host: of each.
         changes: what changes take.
-        classes: of requests.
         deadlines: of requests.
     """
 
@@ -61,7 +59,6 @@ class Cluster:
     hosts: int
     changes: ChangeTimes
     gpus_per_host: int = 8
-    classes: RequestClasses = CLASSES
     deadlines: Deadlines = LITERATURE
 
     @property
@@ -227,7 +224,6 @@ class ClusterView:
         missed: of those, the ones that missed a deadline; shape (9,).
         unplaced: requests that wait at the router, since no instance could take them or had room.
         held: these by class as predicted; shape (9,).
-        held_tokens: of their prompts; shape (9,).
         held_late: of those requests, the ones without a first token whose deadline for it is over; shape (9,).
     """
 
@@ -249,7 +245,6 @@ class ClusterView:
     missed: IndexArray
     unplaced: int
     held: IndexArray
-    held_tokens: IndexArray
     held_late: IndexArray
 
 

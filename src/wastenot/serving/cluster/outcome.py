@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from wastenot.planning.objective_kinds import CLUSTERS, ClusterObjectiveKind
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.policies import POLICIES
-from wastenot.serving.cluster.runs import RunRecord
+from wastenot.serving.cluster.run_record import RunRecord
 from wastenot.serving.model.band import Varied
 
 WITH_ROOM = "best-static-with-room"
@@ -64,6 +64,16 @@ class Outcome:
         """Requests that were given up, with all seeds."""
         return sum(each.unanswered for each in self.records)
 
+    @property
+    def attainment(self) -> float:
+        """Least share of all requests that kept their deadlines, over seeds."""
+        return self.over(lambda run: run.attainment).least
+
+    @property
+    def worst_class(self) -> float:
+        """The same of the class with the least."""
+        return self.over(lambda run: run.worst_class).least
+
     def over(self, value: Callable[[RunRecord], float]) -> Spread:
         """Something of each run, over seeds."""
         return _spread([value(each) for each in self.records])
@@ -105,15 +115,9 @@ class Comparison:
     stock: Comparison | None = None
     varied: tuple[Varied, ...] = ()
 
-    def outcome_with_assumed(self, policy: str) -> Outcome | None:
-        """A policy's with assumed clocks; ``None`` where those were not asked for."""
-        if self.with_assumed is None:
-            return None
-        return next(each for each in self.with_assumed.outcomes if each.policy == policy)
-
-    def outcome_on_stock(self, policy: str) -> Outcome | None:
-        """A policy's on engines that serve first come, first served; ``None`` where these are such."""
-        return None if self.stock is None else next(each for each in self.stock.outcomes if each.policy == policy)
+    def outcome(self, policy: str) -> Outcome:
+        """That of a policy, by its name."""
+        return next(each for each in self.outcomes if each.policy == policy)
 
     @property
     def best(self) -> Outcome | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from wastenot.core.errors import BadInputError, MissingExtraError
 from wastenot.core.install import install_line
-from wastenot.serving.cluster.runs import Run, Share, simulated
+from wastenot.serving.cluster.run_record import Run
+from wastenot.serving.cluster.runs import Share, simulated
 from wastenot.serving.cluster.scenario import Scenario
 
 

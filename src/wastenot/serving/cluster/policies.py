@@ -133,8 +133,7 @@ POLICIES: Mapping[str, ClusterPolicy] = {
         "single-pool with the clock that costs each instance least at the current prices, as for a single engine",
     ),
     "by-metrics": ClusterPolicy(
-        _steered("by-metrics"),
-        "single-pool with the clock chosen from each instance's metrics, as `serve control` sets it",
+        _steered("by-metrics"), "single-pool with the clock chosen from each instance's metrics, as `serve control` sets it"
     ),
     "scale-instances": ClusterPolicy(
         _dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped as the load changes"

@@ -77,7 +77,6 @@ def planned(
     rate_per_s: FloatArray,
     upper_per_s: FloatArray,
     *,
-    gpus: int | None = None,
     spare_gpu_w: float = 0.0,
     swing: Sequence[float] = SWING,
     all_awake: bool = False,
@@ -88,7 +87,6 @@ def planned(
         profiles: of the cluster.
         rate_per_s: of each class, on average; shape (9,).
         upper_per_s: that must be possible at this rate, and the same above others; shape (9,).
-        gpus: that may be used; all of the cluster by default.
         spare_gpu_w: what a GPU draws that no instance runs on.
         swing: multiples of the load between which it varies; the plan's instances are those for the load itself.
         all_awake: instances that are not needed take what the others have no room for at once, so that the load of each is
@@ -98,21 +96,19 @@ def planned(
         BadInputError: no layout keeps the deadlines at any load.
     """
     cluster = profiles.cluster
-    gpus = cluster.gpus if gpus is None else gpus
     blend = rate_per_s if rate_per_s.sum() > 0 else np.ones(COUNT)
     rate, upper = float(rate_per_s.sum()), float(upper_per_s.sum())
     plans: list[tuple[FloatArray, PoolPlan]] = []
     takes: list[tuple[float, PoolPlan]] = []
     for layout, engine in enumerate(cluster.layouts):
-        most = gpus // cluster.gpus_per_host * (cluster.gpus_per_host // engine.gpus)
-        most += gpus % cluster.gpus_per_host // engine.gpus
+        most = cluster.most(layout)
 
         def known(count: int, layout: int = layout, most: int = most) -> InstanceFrontier:
             return profiles.frontier(layout, blend, together=most if all_awake else count, ladders=True)
 
         if not most:
             continue
-        spare_w = spare_gpu_w * (gpus - engine.gpus * np.arange(most + 1))
+        spare_w = spare_gpu_w * (cluster.gpus - engine.gpus * np.arange(most + 1))
         power = power_by_count(known, rate, upper, most) + spare_w
         count, full = int(power.argmin()), known(most)
         if np.isfinite(power[count]):

@@ -7,15 +7,13 @@ and its place in the load alone, so a load may be cut into parts anywhere.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import CLASSES
+from wastenot.serving.cluster.classes import OUTPUT_BELOW
 from wastenot.serving.model.requests import Requests
 
 _BLOCK = 4096
@@ -38,21 +36,11 @@ class Predictor:
         confusion: share of each true kind, by row, that is told to be of each kind; rows sum to 1; shape (3, 3).
         lengths: earlier requests.
         seed: of what is told.
-
-    Raises:
-        BadInputError: a confusion that is none.
     """
 
     confusion: FloatArray
     lengths: Requests
     seed: int | Sequence[int] = 0
-
-    def __post_init__(self) -> None:
-        if self.confusion.shape != (3, 3) or (self.confusion < 0).any():
-            raise BadInputError("`confusion` must have three rows of three shares of at least 0")
-        for row, shares in enumerate(self.confusion, 1):
-            if not math.isclose(float(shares.sum()), 1.0, abs_tol=1e-6):
-                raise BadInputError(f"`confusion`: row {row} sums to {shares.sum():g}; it must sum to 1")
 
     def told(self, requests: Requests, first: int = 0) -> FloatArray:
         """Tokens of each answer as they are told; shape (requests,).
@@ -62,11 +50,11 @@ class Predictor:
             first: how many requests of the load come before this part.
         """
         chance, rank = self._drawn(first, len(requests))
-        kind = np.searchsorted(CLASSES.output_below, requests.output_tokens, side="right")
+        kind = np.searchsorted(OUTPUT_BELOW, requests.output_tokens, side="right")
         below = (np.cumsum(self.confusion, axis=1) / self.confusion.sum(axis=1, keepdims=True))[:, :2]
         taken = (chance >= below[kind, 0]).astype(np.intp) + (chance >= below[kind, 1])
         found = np.empty(len(requests))
-        known = np.searchsorted(CLASSES.output_below, self.lengths.output_tokens, side="right")
+        known = np.searchsorted(OUTPUT_BELOW, self.lengths.output_tokens, side="right")
         for each, typical in enumerate(_TYPICAL):
             lengths = self.lengths.output_tokens[known == each].astype(np.float64)
             own = taken == each

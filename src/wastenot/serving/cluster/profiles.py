@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.cluster.classes import COUNT, RequestClasses, dominates
+from wastenot.serving.cluster.classes import COUNT, class_of, dominates
 from wastenot.serving.cluster.frontiers import InstanceFrontier, capacity_at_full_speed, frontier, ladder_frontier
 from wastenot.serving.cluster.mixes import Mix, evenly, mix_of_classes
 from wastenot.serving.cluster.model import Cluster
@@ -49,7 +49,7 @@ class Profiles:
     _capacities: dict[int, FloatArray] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._kinds = {kinds: _kinds_of(self.lengths, self.cluster.classes, kinds) for kinds in (_KINDS, _MANY)}
+        self._kinds = {kinds: _kinds_of(self.lengths, kinds) for kinds in (_KINDS, _MANY)}
 
     def mix(self, rate_per_s: FloatArray, *, many: bool = False) -> Mix:
         """What requests of classes at these rates are like, the longest included where there are many kinds; shape (9,)."""
@@ -116,9 +116,9 @@ class Profiles:
         return self._capacities[layout]
 
 
-def _kinds_of(requests: Requests, classes: RequestClasses, kinds: int) -> list[tuple[FloatArray, FloatArray]]:
+def _kinds_of(requests: Requests, kinds: int) -> list[tuple[FloatArray, FloatArray]]:
     """Prompts and answers that stand for each class: some that were seen, or typical ones."""
-    of = classes.of(requests.prompt_tokens, requests.output_tokens)
+    of = class_of(requests.prompt_tokens, requests.output_tokens)
     found = []
     for number in range(COUNT):
         own = np.flatnonzero(of == number)

@@ -8,11 +8,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.model import Cluster, ClusterServed, ClusterTimeline, InstanceState
 from wastenot.serving.cluster.simulation.simulate import Answers
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.simulation.served import GAP_EDGES_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Tally:
 
     def add(self, requests: Requests, answers: Answers | ClusterServed) -> None:
         """Some requests, and what became of them."""
-        number = self._cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
+        number = class_of(requests.prompt_tokens, requests.output_tokens)
         answered = np.isfinite(answers.finish_s)
         self.work += Work.of(requests)
         self.unanswered += int((~answered).sum())
@@ -95,11 +94,6 @@ class Tally:
         return np.array([_p99(counts, _WAITS_S) for counts in self._waited])
 
 
-def tbt_p99_s(served: ClusterServed) -> float:
-    """99th percentile of the time between tokens of a run; 0 where there are none."""
-    return min(_p99(served.gap_counts, GAP_EDGES_S, nothing=0.0), float(GAP_EDGES_S[-1]))
-
-
 def power_percentiles_w(timeline: ClusterTimeline) -> tuple[float, float]:
     """50th and 99th percentile of the power over bins of a run."""
     power = timeline.energy_j / timeline.bin_s
@@ -120,9 +114,9 @@ def tally_of(answers: Answers | ClusterServed, requests: Requests, cluster: Clus
     return tally
 
 
-def _p99(counts: IndexArray, edges: FloatArray, nothing: float = math.nan) -> float:
-    """From a histogram: the upper edge of the bin; inf beyond the last."""
+def _p99(counts: IndexArray, edges: FloatArray) -> float:
+    """From a histogram: the upper edge of the bin; inf beyond the last, NaN where there are none."""
     total = np.cumsum(counts)
     if not total[-1]:
-        return nothing
+        return math.nan
     return float(np.append(edges, math.inf)[np.searchsorted(total, 0.99 * total[-1])])

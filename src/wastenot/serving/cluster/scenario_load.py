@@ -20,21 +20,14 @@ from scipy.special import ndtr
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import CLASSES, COUNT
+from wastenot.planning.tariff import DAY_S, WEEK_S
+from wastenot.serving.cluster.classes import COUNT, class_of
 from wastenot.serving.cluster.forecast import SLOT_S, Forecast, Past, forecast, template
 from wastenot.serving.cluster.model import Failure
 from wastenot.serving.cluster.predicted import Predictor, confusion_of
-from wastenot.serving.cluster.scenario import (
-    CrowdPart,
-    Curve,
-    CurvePart,
-    PoissonPart,
-    PredictorPart,
-    Scenario,
-    TracePart,
-    TrafficPart,
-)
-from wastenot.serving.cluster.traffic import DAY_S, WEEK_S, Distribution, RateCurve, SyntheticTraffic, varied
+from wastenot.serving.cluster.scenario import Curve, Scenario
+from wastenot.serving.cluster.scenario_file import CrowdPart, CurvePart, PoissonPart, PredictorPart, TracePart, TrafficPart
+from wastenot.serving.cluster.traffic import Distribution, RateCurve, SyntheticTraffic, varied
 from wastenot.serving.model.loads import LogNormal, at_rate, bursty, poisson
 from wastenot.serving.model.requests import Requests, joined
 
@@ -257,7 +250,7 @@ def _distribution(lengths: LogNormal) -> Distribution:
 
 def _known(history: Requests, history_s: float) -> Known:
     """From requests, where no time is known to be like another."""
-    number = CLASSES.of(history.prompt_tokens, history.output_tokens)
+    number = class_of(history.prompt_tokens, history.output_tokens)
     slots = max(round(history_s / SLOT_S), 1)
     slot = np.minimum((history.arrival_s / history_s * slots).astype(np.intp), slots - 1)
     count = np.bincount(slot * COUNT + number, minlength=slots * COUNT).reshape(slots, COUNT).astype(np.float64)
@@ -272,7 +265,7 @@ def _known_of_curve(curve: Curve, traffic: CurvePart, seed: int) -> Known:
     whole = curve.whole
     hourly = RateCurve(3600.0, np.array([min(whole.rate_per_s.sum() * whole.slot_s, LENGTHS) / 3600.0]))
     lengths = joined(list(SyntheticTraffic(hourly, curve.prompt, curve.output, traffic.rank_correlation, seed).parts()))
-    of_class = np.bincount(CLASSES.of(lengths.prompt_tokens, lengths.output_tokens), minlength=COUNT)
+    of_class = np.bincount(class_of(lengths.prompt_tokens, lengths.output_tokens), minlength=COUNT)
     past = past_of(curve, traffic, of_class / max(of_class.sum(), 1), seed)
     ahead = math.ceil(curve.rates.duration_s / SLOT_S - 1e-9)
     rate = past.rate_per_s

@@ -66,12 +66,7 @@ class SeenLoad:
 
 
 def carried(
-    load: SeenLoad,
-    engine: Engine,
-    deadlines: Deadlines,
-    *,
-    headroom: float = 0.15,
-    rate_per_s: FloatArray | None = None,
+    load: SeenLoad, engine: Engine, deadlines: Deadlines, *, headroom: float = 0.15, rate_per_s: FloatArray | None = None
 ) -> Levels:
     """The steady state of a load at each clock, judged by deadlines that are tighter by a head-room.
 

@@ -68,7 +68,7 @@ def sized(rate_per_s: FloatArray, capacity_per_s: FloatArray) -> Sizing:
         if not capacity_per_s[number] > 0:
             raise BadInputError(f"class {number}: an instance can take none of its requests, but there are some")
         wanted = total / float(capacity_per_s[number])
-        larger = _next_larger(number)
+        larger = next((each for each in range(number + 1, COUNT) if dominates(each, number)), None)  # that dominates it
         if larger is None:
             instances[number] = math.ceil(wanted - 1e-9)
             continue
@@ -79,11 +79,6 @@ def sized(rate_per_s: FloatArray, capacity_per_s: FloatArray) -> Sizing:
     there = [number for number in range(COUNT) if instances[number]]
     pools = tuple(tuple(each for each in there if dominates(each, number)) for number in range(COUNT))
     return Sizing(tuple(instances), rate, pools)
-
-
-def _next_larger(number: int) -> int | None:
-    """The next class that dominates one."""
-    return next((each for each in range(number + 1, COUNT) if dominates(each, number)), None)
 
 
 UNITS = 200
@@ -123,10 +118,6 @@ class Sharding:
     def gpus(self) -> int:
         """Of all instances."""
         return sum(each.gpus for each in self.options)
-
-    def counts(self, layouts: int) -> tuple[int, ...]:
-        """Instances of each layout."""
-        return tuple(sum(each.layout == layout for each in self.options) for layout in range(layouts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,10 +22,9 @@ from scipy.special import ndtr
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
-from wastenot.planning.tariff import csv_rows
+from wastenot.planning.tariff import DAY_S, WEEK_S, csv_rows
 from wastenot.serving.model.requests import Requests
 
-DAY_S, WEEK_S = 86_400.0, 604_800.0
 _DEVIATES = 6.0
 _BINS = 1 << 14
 _LASTS_S = 3600.0
@@ -170,18 +169,13 @@ class SyntheticTraffic:
     rank_correlation: float = 0.0
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        if not -1 <= self.rank_correlation <= 1:
-            raise BadInputError(f"`rank_correlation` ({self.rank_correlation:g}) must be from -1 to 1")
-        if self.seed < 0:
-            raise BadInputError(f"`seed` ({self.seed}) must be at least 0")
-
     def parts(self, part_s: float = 3600.0) -> Iterator[Requests]:
         """The load part after part, arrivals counted from its beginning; however it is cut, the requests are the same."""
         if not 0 < part_s < math.inf:
             raise BadInputError(f"`part_s` ({part_s:g}) must be above 0")
         tables = self.prompt.of_deviates(), self.output.of_deviates()
-        kept, slot, part = _none(), 0, 0
+        kept: tuple[FloatArray, IndexArray, IndexArray] = np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
+        slot = part = 0
         while part * part_s < self.curve.duration_s:
             end_s, pieces = (part + 1) * part_s, [kept]
             while slot < len(self.curve.rate_per_s) and slot * self.curve.slot_s < end_s:
@@ -271,10 +265,6 @@ def time_of_s(text: str) -> float:
 
 def _bin(deviates: FloatArray) -> IndexArray:
     return np.clip((deviates + _DEVIATES) * (_BINS / (2 * _DEVIATES)), 0, _BINS - 1).astype(np.int32)
-
-
-def _none() -> tuple[FloatArray, IndexArray, IndexArray]:
-    return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
 
 
 def _since_monday_s(text: str) -> float | None:

@@ -13,12 +13,12 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from wastenot.core.errors import BadInputError, ServerError, first_line
-from wastenot.serving.bench.replies import aiohttp_or_error, plain_session
-from wastenot.serving.bench.server_metrics import METRIC_NAMES, NAMES, Sample, ServerReading, reading_of
-from wastenot.serving.control.sources import host_of, query_prometheus, reason
+from wastenot.serving.bench.replies import aiohttp_or_error, plain_session, reason
+from wastenot.serving.bench.server_metrics import METRIC_NAMES, NAMES, Sample
+from wastenot.serving.control.sources import Heard, heard_of, host_of, query_prometheus
 
 MOST_HOURS = 24.0
 _PIECE_S = 300.0
@@ -28,20 +28,6 @@ _LONGEST_LABEL = 80
 _SHOWN = 8  # servers that an error names
 
 
-class Scrape(NamedTuple):
-    """What Prometheus read of a server at one moment.
-
-    Attributes:
-        at_s: Unix time.
-        reading: ``None`` where the values cannot be.
-        why: they cannot.
-    """
-
-    at_s: float
-    reading: ServerReading | None
-    why: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class History:
     """The scrapes of one server.
@@ -49,29 +35,17 @@ class History:
     Attributes:
         instance: its label in Prometheus.
         job: the same.
-        scrapes: ascending in time.
+        scrapes: ascending in time, which is Unix time; the instance in them is 0.
     """
 
     instance: str
     job: str
-    scrapes: tuple[Scrape, ...]
+    scrapes: tuple[Heard, ...]
 
 
 def plain(label: str) -> str:
     """A label that another program has made up, without characters that a terminal would act on."""
     return "".join(each if each.isprintable() else "?" for each in label)[:_LONGEST_LABEL]
-
-
-def check_prometheus(url: str) -> None:
-    """Refuse an address of Prometheus that is none.
-
-    Raises:
-        BadInputError: says what one is like.
-    """
-    try:
-        host_of(url)
-    except BadInputError:
-        raise BadInputError(f"Prometheus {url}: not an address; write one such as http://localhost:9090") from None
 
 
 async def read_histories(url: str, wanted: Sequence[str], hours: float) -> tuple[History, ...]:
@@ -85,7 +59,10 @@ async def read_histories(url: str, wanted: Sequence[str], hours: float) -> tuple
     Raises:
         BadInputError: Prometheus does not answer, or has no metrics of such servers; there are several and none was chosen.
     """
-    check_prometheus(url)
+    try:
+        host_of(url)
+    except BadInputError:
+        raise BadInputError(f"Prometheus {url}: not an address; write one such as http://localhost:9090") from None
     if not 0.0 < hours <= MOST_HOURS:
         raise BadInputError(f"`hours` {hours:g}: must be above 0, and at most {MOST_HOURS:g}")
     aiohttp = aiohttp_or_error()
@@ -157,14 +134,7 @@ async def _history(session: Any, url: str, instance: str, job: str, hours: float
         if len(samples) > _MOST_SCRAPES:
             raise BadInputError(f"{plain(instance)}: has more than {_MOST_SCRAPES:,} scrapes; look back less with --hours")
         at_s -= over_s
-    return History(instance, job, tuple(_scrape(when_s, samples.pop(when_s)) for when_s in sorted(samples)))
-
-
-def _scrape(at_s: float, found: list[Sample]) -> Scrape:
-    try:
-        return Scrape(at_s, reading_of(found))
-    except ServerError as error:
-        return Scrape(at_s, None, first_line(error))
+    return History(instance, job, tuple(heard_of(0, when_s, samples.pop(when_s)) for when_s in sorted(samples)))
 
 
 def _labels(series: Any) -> Mapping[str, str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -23,21 +22,8 @@ from wastenot.serving.control.sources import host_of
 _FORM = "write one such as http://localhost:8000=nvidia:0"
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """A server and its GPUs.
-
-    Attributes:
-        url: of the server.
-        devices: that it runs on; none where it is only watched.
-    """
-
-    url: str
-    devices: tuple[str, ...] = ()
-
-
-def placements(named: Sequence[str], path: Path | None = None) -> tuple[Placement, ...]:
-    """The servers that are named, and those of a file.
+def placements(named: Sequence[str], path: Path | None = None) -> dict[str, tuple[str, ...]]:
+    """The servers that are named, and those of a file: the GPUs of each by its address, none where it is only watched.
 
     Args:
         named: such as ``http://localhost:8000=nvidia:0,nvidia:1``.
@@ -47,11 +33,11 @@ def placements(named: Sequence[str], path: Path | None = None) -> tuple[Placemen
         BadInputError: one cannot be understood, none is named, or a server or a GPU is given twice.
     """
     found = [_placement(each) for each in named] + ([] if path is None else _read(path))
-    urls = [name for name, times in Counter(each.url for each in found).items() if times > 1]
+    urls = [name for name, times in Counter(url for url, _ in found).items() if times > 1]
     if urls:
         raise BadInputError(f"`instance` {urls[0]}: is given twice")
-    check_placements({each.url: each.devices for each in found})
-    return tuple(found)
+    check_placements(dict(found))
+    return dict(found)
 
 
 def check_placements(devices: Mapping[str, Sequence[str]]) -> None:
@@ -72,14 +58,14 @@ def check_placements(devices: Mapping[str, Sequence[str]]) -> None:
         raise BadInputError(f"`instance`: {twice[0]} is given to two servers; one clock cannot follow both")
 
 
-def _placement(text: str) -> Placement:
+def _placement(text: str) -> tuple[str, tuple[str, ...]]:
     url, equals, devices = text.rpartition("=")
     if not equals:
-        return Placement(text.rstrip("/"))
+        return text.rstrip("/"), ()
     names = tuple(name.strip() for name in devices.split(","))
     if not all(names):
         raise BadInputError(f"`instance` {text}: gives no GPU after the equals sign; {_FORM}")
-    return Placement(url.rstrip("/"), names)
+    return url.rstrip("/"), names
 
 
 class _Instance(Part):
@@ -91,7 +77,7 @@ class _File(Part):
     instance: list[_Instance]
 
 
-def _read(path: Path) -> list[Placement]:
+def _read(path: Path) -> list[tuple[str, tuple[str, ...]]]:
     remedy = "a file of servers has [[instance]] with url and devices"
     try:
         content = _File.model_validate(tomllib.loads(read_text(path, remedy)))
@@ -100,4 +86,4 @@ def _read(path: Path) -> list[Placement]:
     except ValidationError as error:
         field, problem = first_problem(error)
         raise BadInputError(f"{path}: {'.'.join(map(str, field))}: {problem}; {remedy}") from error
-    return [Placement(each.url.rstrip("/"), tuple(each.devices)) for each in content.instance]
+    return [(each.url.rstrip("/"), tuple(each.devices)) for each in content.instance]

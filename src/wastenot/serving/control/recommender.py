@@ -22,7 +22,7 @@ _BEYOND = (1.0, 1.1, 1.25, 1.5, 2.0)  # times the fewest instances: more of them
 
 
 @dataclass(frozen=True, slots=True)
-class Recommended:
+class Fleet:
     """Instances that share a load evenly. Their power is predicted by the engine's profile, not measured.
 
     Attributes:
@@ -38,9 +38,7 @@ class Recommended:
     power_w: float
 
 
-def recommended(
-    load: SeenLoad, engines: Sequence[Engine], deadlines: Deadlines, *, headroom: float = 0.15
-) -> Recommended | None:
+def recommended(load: SeenLoad, engines: Sequence[Engine], deadlines: Deadlines, *, headroom: float = 0.15) -> Fleet | None:
     """The instances of least power that take a load; ``None`` where no number of them keeps the deadlines.
 
     Args:
@@ -49,15 +47,15 @@ def recommended(
         deadlines: to be kept.
         headroom: share of each deadline that is to be left over.
     """
-    found: list[Recommended] = []
+    found: list[Fleet] = []
     for engine in engines:
 
-        def shared(counts: Sequence[int], engine: Engine = engine) -> list[Recommended | None]:
+        def shared(counts: Sequence[int], engine: Engine = engine) -> list[Fleet | None]:
             """So many instances each, counts descending."""
             rates = np.array([load.rate_per_s / count for count in counts])
             state = carried(load, engine, deadlines, headroom=headroom, rate_per_s=rates)
             return [
-                None if at < 0 else Recommended(
+                None if at < 0 else Fleet(
                     count, engine.gpus, engine.tables.settings[at], count * float(state.power_w[at, place])
                 )
                 for place, (count, at) in enumerate(zip(counts, state.cheapest(deadlines.share), strict=True))
@@ -98,7 +96,7 @@ class Recommender:
     engines: Sequence[Engine]
     rules: Rules
     tell: Tell
-    latest: Recommended | None = None
+    latest: Fleet | None = None
     _loads: deque[tuple[float, float]] = field(default_factory=deque)
     _due_s: float = -math.inf
 
@@ -120,7 +118,7 @@ class Recommender:
         self.latest = found
         self.tell(self._event(found, most))
 
-    def _event(self, found: Recommended, rate_per_s: float) -> Event:
+    def _event(self, found: Fleet, rate_per_s: float) -> Event:
         now = Counter(each.engine.gpus for each in self.instances)
         there = ", ".join(f"{count} of {counted(gpus, 'GPU')}" for gpus, count in sorted(now.items()))
         evidence = self.engines[0].tables.evidence

@@ -21,7 +21,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.result import HasDocument, HasPage
 from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.cluster.seen_load import carried
-from wastenot.serving.control.history import History, Scrape, plain
+from wastenot.serving.control.history import History, plain
 from wastenot.serving.control.instance import Instance, Rules
 from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.deadlines import Deadlines
@@ -190,7 +190,8 @@ def _play(history: History, engine: Engine, rules: Rules, account: _Account) -> 
     """Let a controller hear each scrape at its time, and account for the time until the next."""
     instance = Instance(history.instance, (), engine, rules, account.tell)
     before: tuple[float, ServerReading] | None = None
-    for at_s, reading, why in history.scrapes:
+    for scrape in history.scrapes:
+        at_s, reading = scrape.at_s, scrape.reading
         account.now_s = at_s
         if before is not None and reading is not None:
             gap = at_s - before[0] >= rules.stale_s
@@ -202,7 +203,7 @@ def _play(history: History, engine: Engine, rules: Rules, account: _Account) -> 
                 account.restarts += 1
             else:
                 account.count(before, (at_s, reading), instance)
-        instance.hear(Heard(0, at_s, reading, why, nonsense=reading is None), at_s)
+        instance.hear(scrape, at_s)
         account.unreadable += reading is None
         before = None if reading is None else (at_s, reading)
 
@@ -245,7 +246,9 @@ class _Account:
     def count(self, before: tuple[float, ServerReading], now: tuple[float, ServerReading], instance: Instance) -> None:
         """Account for the time between two readings, at the clock that was chosen at the first."""
         (then_s, then), (now_s, reading) = before, now
-        over_s, made, load = now_s - then_s, _rise(reading.output_tokens, then.output_tokens), instance.policy.load
+        over_s, made, load = now_s - then_s, 0.0, instance.policy.load
+        if reading.output_tokens is not None and then.output_tokens is not None:
+            made = max(reading.output_tokens - then.output_tokens, 0.0)
         self.answered = self.answered or made > 0.0
         if made > 0.0 and load is None:
             return  # too few requests so far to say what they are like
@@ -276,7 +279,7 @@ class _Account:
         mhz, running = None if clocks is None else float(clocks[at]), 0.5 * (then.running + reading.running)
         self.stretches.append(Stretch(then_s, over_s, mhz, made / over_s, running))
 
-    def of(self, history: History, good: Sequence[Scrape], scrape_s: float) -> ReplayedServer:
+    def of(self, history: History, good: Sequence[Heard], scrape_s: float) -> ReplayedServer:
         """All of it."""
         return ReplayedServer(
             history.instance,
@@ -311,10 +314,6 @@ class _Account:
         counts = tuple(float(sum(each)) for each in zip(*(one.counts for one in alike), strict=True))
         found = LatencyCounts(alike[0].edges, counts).quantile(0.5)
         return None if found is None or math.isinf(found) else found
-
-
-def _rise(now: float | None, then: float | None) -> float:
-    return 0.0 if now is None or then is None else max(now - then, 0.0)
 
 
 def _joined(stretches: Sequence[Stretch]) -> Iterator[Stretch]:

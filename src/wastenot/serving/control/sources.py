@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from wastenot.core.errors import BadInputError, ServerError, first_line
-from wastenot.serving.bench.replies import aiohttp_or_error, plain_session, text_of
+from wastenot.serving.bench.replies import aiohttp_or_error, plain_session, reason, text_of
 from wastenot.serving.bench.server_metrics import (
     METRIC_NAMES,
     METRIC_PATHS,
@@ -45,6 +45,14 @@ class Heard(NamedTuple):
     reading: ServerReading | None
     why: str = ""
     nonsense: bool = False
+
+
+def heard_of(instance: int, at_s: float, found: Sequence[Sample]) -> Heard:
+    """What samples of a server's metrics say."""
+    try:
+        return Heard(instance, at_s, reading_of(found))
+    except ServerError as error:
+        return Heard(instance, at_s, None, first_line(error), nonsense=True)
 
 
 _TIMEOUT_S = 3.0
@@ -107,7 +115,9 @@ class DirectSource:
 
     async def _one(self, session: Any, number: int, into: queue.SimpleQueue[Heard]) -> None:
         await asyncio.sleep(self._period_s * number / len(self._urls))
-        addresses = addresses_of(self._urls[number])
+        url = self._urls[number]  # its path if it has one, or else the usual ones
+        usual = tuple(url.rstrip("/") + each for each in METRIC_PATHS)
+        addresses = (url,) if urlsplit(url).path not in ("", "/") else usual
         which = 0
         due = time.monotonic()
         while True:
@@ -123,7 +133,7 @@ class DirectSource:
             except ServerError as error:
                 into.put(Heard(number, at_s, None, first_line(error), nonsense=True))
             except Exception as error:  # whatever a server does, its clocks go back to the driver when it is not heard of
-                into.put(Heard(number, at_s, None, reason(error)))
+                into.put(Heard(number, at_s, None, reason(error, _TIMEOUT_S)))
             due = max(due + self._period_s, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
 
@@ -156,7 +166,7 @@ class PrometheusSource:
                         into.put(heard)
                 except Exception as error:  # as above
                     for number in self._number.values():
-                        into.put(Heard(number, time.monotonic(), None, f"Prometheus: {reason(error)}"))
+                        into.put(Heard(number, time.monotonic(), None, f"Prometheus: {reason(error, _TIMEOUT_S)}"))
                 due = max(due + self._period_s, time.monotonic())
                 try:
                     await asyncio.wait_for(over.wait(), due - time.monotonic())
@@ -189,11 +199,7 @@ class PrometheusSource:
             return Heard(
                 number, at_s, None, "Prometheus has no metrics for it; is it a target, with the same host and port?"
             )
-        try:
-            reading: ServerReading = reading_of(found)
-        except ServerError as error:
-            return Heard(number, at_s, None, first_line(error), nonsense=True)
-        return Heard(number, at_s - age_s, reading)
+        return heard_of(number, at_s - age_s, found)
 
 
 _MOST_SERIES = 20_000  # of an answer
@@ -230,12 +236,6 @@ async def query_prometheus(session: Any, url: str, query: str, at_s: float | Non
     return result
 
 
-def addresses_of(url: str) -> tuple[str, ...]:
-    """Where a server may have its metrics: its path if it has one, or else the usual ones."""
-    path = urlsplit(url).path
-    return (url,) if path not in ("", "/") else tuple(url.rstrip("/") + each for each in METRIC_PATHS)
-
-
 def host_of(url: str) -> str:
     """Host and port of a server, as Prometheus labels it.
 
@@ -246,10 +246,3 @@ def host_of(url: str) -> str:
     if found.scheme not in ("http", "https") or not found.netloc:
         raise BadInputError(f"`instance` {url}: not an address of a server; write one such as http://localhost:8000")
     return found.netloc.rpartition("@")[2]
-
-
-def reason(error: BaseException, timeout_s: float = _TIMEOUT_S) -> str:
-    """Why a server could not be read."""
-    if isinstance(error, TimeoutError):
-        return f"does not answer within {timeout_s:g} s"
-    return getattr(error, "strerror", None) or first_line(error)

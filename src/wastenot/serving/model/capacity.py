@@ -39,12 +39,7 @@ class Capacity:
 
 
 def capacity(
-    load: Callable[[float], Requests],
-    engine: Engine,
-    deadlines: Deadlines,
-    *,
-    share: float = 0.99,
-    within: float = 0.01,
+    load: Callable[[float], Requests], engine: Engine, deadlines: Deadlines, *, share: float = 0.99, within: float = 0.01
 ) -> Capacity:
     """The highest rate at which the maximum clock attains a share, by bisection.
 
@@ -86,17 +81,9 @@ def best_step_tokens(
     share: float = 0.99,
     step_tokens: Sequence[int] = STEP_TOKENS,
 ) -> Capacity:
-    """The budget of a step with which the maximum clock's capacity is greatest, and this capacity.
+    """The budget of a step with which the maximum clock's :func:`capacity` is greatest, and this capacity.
 
-    Args:
-        load: requests at a rate.
-        engine: that serves them.
-        deadlines: to be kept.
-        share: of the requests that are to keep all deadlines.
-        step_tokens: budgets to try; those beyond what the tables cover are left out.
-
-    Raises:
-        BadInputError: the deadlines are not kept at any rate with any budget.
+    ``step_tokens`` are the budgets to try; those beyond what the tables cover are left out.
     """
     best, refused = None, None
     most = float(engine.tables.prefill_tokens[-1])

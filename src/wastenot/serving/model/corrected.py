@@ -145,17 +145,7 @@ class _Fit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
-    """What the tables say of each step, shape (steps,), and spans of steps whose times belong together, shape (spans,).
-
-    Attributes:
-        after_decode: steps launched in the time of a decode step.
-        graph: those that are launched as CUDA graphs.
-        begins: of all spans.
-        known: spans whose time is known; what follows is of these.
-        first: their first steps.
-        time_s: of all of their steps.
-        prompts: whether they have any.
-    """
+    """What the tables say of each step, shape (steps,), and spans of steps whose times belong together, shape (spans,)."""
 
     prefill: BoolArray
     decode: BoolArray
@@ -163,13 +153,13 @@ class _Parts:
     empty_s: FloatArray
     full_s: FloatArray
     step_s: FloatArray
-    after_decode: BoolArray
-    graph: BoolArray
-    begins: IndexArray
-    known: BoolArray
-    first: IndexArray
-    time_s: FloatArray
-    prompts: BoolArray
+    after_decode: BoolArray  # steps launched in the time of a decode step
+    graph: BoolArray  # those that are launched as CUDA graphs
+    begins: IndexArray  # of all spans
+    known: BoolArray  # spans whose time is known; what follows is of these
+    first: IndexArray  # their first steps
+    time_s: FloatArray  # of all of their steps
+    prompts: BoolArray  # whether they have any
 
     @classmethod
     def of(cls, engine: Engine, records: StepRecords) -> _Parts:
@@ -276,13 +266,7 @@ def _fitted(parts: _Parts, used: BoolArray) -> _Fit:
     return parameters(found.x)
 
 
-def _off(
-    quantity: Quantity,
-    parts: _Parts,
-    of: BoolArray,
-    before: _Fit,
-    after: _Fit,
-) -> Off:
+def _off(quantity: Quantity, parts: _Parts, of: BoolArray, before: _Fit, after: _Fit) -> Off:
     was, now = (np.abs(parts.times_s(each)[of] / parts.time_s[of] - 1.0) for each in (before, after))
     return Off(quantity, int(of.sum()), float(was.mean()), float(was.max()), float(now.mean()), float(now.max()))
 

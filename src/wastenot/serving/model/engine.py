@@ -55,7 +55,7 @@ class Engine:
             ``None`` where that is so of none.
 
     Raises:
-        BadInputError: a time that cannot be.
+        BadInputError: a time or a number that cannot be.
     """
 
     tables: EngineTables
@@ -76,6 +76,8 @@ class Engine:
     assumed_below_mhz: float | None = None
 
     def __post_init__(self) -> None:
+        if self.most_running < 1 or self.most_step_tokens < 1:
+            raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
         for name in ("switch_s", "overhead_s", "launch_s", "graph_launch_s"):
             seconds = getattr(self, name)
             if not 0.0 <= seconds < float("inf"):

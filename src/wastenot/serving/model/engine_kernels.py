@@ -138,28 +138,11 @@ def profile_from_kernels(
     progress: Progress | None = None,
     command: str | None = None,
 ) -> EngineProfile:
-    """Measure the kernels of a model's steps on a device, and put an engine's profile together from them.
+    """As :func:`wastenot.serve.profile`, on a device and into a study that are open; one GPU, whatever the degrees.
 
-    Args:
-        model: such as ``llama-8b``.
-        device: to measure on; one GPU, whatever the degrees.
-        study: to keep the measurements in, resumed where it has some; by default they are not kept.
-        degrees: of tensor parallelism.
+    Args beyond those:
         shapes: to measure kernels at.
-        core_step_mhz: between the clocks to measure at; ``None`` for the default clocks only.
-        curves: a simulated GPU of the same model, such as ``sim:h200``, whose curves by clock are taken where only the
-            default clocks are measured; the profile is a forecast.
         settings: of the profile, at any clocks between those measured; by default every 60 MHz, and auto.
-        memory_bytes: of one card; by default what is known of it.
-        options: how to measure.
-        progress: informed of every point.
-        command: that resumes this, for the study to remember.
-
-    Raises:
-        BadInputError: the model cannot be run so, its weights do not fit, or the card's memory or links are not known.
-        ClocksRefusedError: the device's clocks may not be set.
-        DeviceError: the device does not measure.
-        StudyError: the study cannot be written.
     """
     sizes = find_model(model)
     if curves is not None and core_step_mhz is not None:

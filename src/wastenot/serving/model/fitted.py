@@ -12,7 +12,7 @@ from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.serving.model.engine_tables import EngineTables, Evidence
 from wastenot.serving.model.profile_file import Quantity, StatedError
-from wastenot.serving.model.step_law import StepLaw, fit_law
+from wastenot.serving.model.step_law import fit_law
 from wastenot.serving.model.steps import MeasuredStep, Phase, averaged, check_power, rising, settings_of
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
@@ -55,13 +55,16 @@ def fitted_tables(
                 f"{phase} steps of {counted(len(sizes), 'size')} are too few to fit; measure at least "
                 f"{_LEAST_SIZES}, or use them unfitted with `as_measured`"
             )
-    laws = {phase: _laws([each for each in rows if each.phase == phase]) for phase in PHASES}
     settings = _settings(rows, core_mhz)
     reach = max(_reach(each) for each in rows) if most_context is None else most_context
     contexts = _knots(_FIRST_CONTEXT, max(reach, _FIRST_CONTEXT), _COARSE, first=0.0)
     prefills, decodes = ([each for each in rows if each.phase == phase] for phase in PHASES)
-    prefill = _grid(laws["prefill"], prefills, settings, contexts)
-    decode = _grid(laws["decode"], decodes, settings, contexts if tells_contexts(decodes) else _seen_contexts(decodes))
+    seen = (
+        contexts
+        if tells_contexts(decodes)
+        else np.unique([choose(each.context for each in decodes) for choose in (min, max)])
+    )
+    prefill, decode = _grid(prefills, settings, contexts), _grid(decodes, settings, seen)
     idle = np.array([_idle(each, idle_power_w) for each in settings])
     return EngineTables(settings, *prefill, *decode, idle, "fitted", evidence)
 
@@ -119,18 +122,10 @@ def _group(setting: Setting) -> tuple[bool, float | None, float | None]:
     return setting.core_mhz is None, setting.memory_mhz, setting.power_limit_w
 
 
-def _laws(rows: Iterable[MeasuredStep]) -> dict[tuple[bool, float | None, float | None], StepLaw]:
-    return {key: fit_law(each) for key, each in _groups(rows).items()}
-
-
 def tells_contexts(decodes: Sequence[MeasuredStep]) -> bool:
     """Whether contexts vary enough to tell what they cost, apart from what sequences cost."""
     contexts = [each.context for each in decodes]
     return not contexts or max(contexts) >= _APART * max(min(contexts), 1.0)
-
-
-def _seen_contexts(decodes: Sequence[MeasuredStep]) -> FloatArray:
-    return np.unique([min(each.context for each in decodes), max(each.context for each in decodes)])
 
 
 def _settings(rows: Sequence[MeasuredStep], core_mhz: Sequence[float]) -> tuple[Setting, ...]:
@@ -150,12 +145,10 @@ def _reach(step: MeasuredStep) -> float:
 
 
 def _grid(
-    laws: Mapping[tuple[bool, float | None, float | None], StepLaw],
-    rows: Sequence[MeasuredStep],
-    settings: Sequence[Setting],
-    contexts: FloatArray,
+    rows: Sequence[MeasuredStep], settings: Sequence[Setting], contexts: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Knots of size and of context, times and energies; NaN at settings at which the phase was not measured."""
+    """Knots of size and of context, times and energies by laws; NaN at settings at which the phase was not measured."""
+    laws = {key: fit_law(each) for key, each in _groups(rows).items()}
     sizes = _knots(1.0, max((each.new_tokens for each in rows), default=1.0), _FINE)
     n, c = np.meshgrid(sizes, contexts, indexing="ij")
     own = n / 2 if rows and rows[0].phase == "prefill" else 0.0

@@ -32,21 +32,14 @@ _STEEPEST = 3.0  # exponent of the clock that power grows with, beyond clocks th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernel:
-    """One kernel of steps at all of its shapes, on a common grid of clocks.
+    """One kernel of steps at all of its shapes, on a common grid of clocks."""
 
-    Attributes:
-        count: how often a step runs it.
-        knots: its sizes, ascending, one array for each dimension.
-        time_s: of all calls of a step; shape (clocks, *sizes).
-        energy_j: likewise.
-        prompts: whether it is the attention of prompts, which grows with the square of the new tokens: between sizes, what
-            it takes beside a rate of scores is interpolated.
-    """
-
-    count: int
-    knots: tuple[FloatArray, ...]
-    time_s: FloatArray
-    energy_j: FloatArray
+    count: int  # how often a step runs it
+    knots: tuple[FloatArray, ...]  # its sizes, ascending, one array for each dimension
+    time_s: FloatArray  # of all calls of a step; shape (clocks, *sizes)
+    energy_j: FloatArray  # likewise
+    # whether it is the attention of prompts, which grows with the square of the new tokens: between sizes, what it takes
+    # beside a rate of scores is interpolated
     prompts: bool = False
 
     def at(self, *sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -104,12 +97,6 @@ class StepKernels:
     @staticmethod
     def _sum(*parts: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
         return sum((time for time, _ in parts), np.zeros(())), sum((energy for _, energy in parts), np.zeros(()))
-
-    def largest(self, size: Size) -> tuple[float, ...]:
-        """The largest sizes that every kernel of a kind is known at."""
-        return tuple(
-            min(float(kernel.knots[axis][-1]) for kernel in self.by_size[size]) for axis in range(_dimensions(size))
-        )
 
     def at_setting(self, setting: Setting, time_s: FloatArray, energy_j: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Steps at a setting: at its clock, or at the one that the power limit leaves.
@@ -310,11 +297,7 @@ def _curve(
 
 
 def _kernel(
-    sweep: Sweep,
-    name: str,
-    size: Size,
-    parts: Sequence[StepPart],
-    curves: Sequence[tuple[FloatArray, FloatArray]],
+    sweep: Sweep, name: str, size: Size, parts: Sequence[StepPart], curves: Sequence[tuple[FloatArray, FloatArray]]
 ) -> _Kernel:
     """A kernel at all of its shapes, which must be a grid."""
     own = {part.at: index for index, part in enumerate(parts) if part.name == name and part.size == size}

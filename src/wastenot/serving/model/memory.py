@@ -42,21 +42,20 @@ def cache_token_bytes(model: Model) -> int:
     return 2 * model.layers * model.groups * model.head_width * DTYPE_BYTES[_DTYPE]
 
 
-def cache_blocks(model: Model, memory_bytes: float, *, degree: int = 1, block_tokens: int = 16) -> int:
-    """Blocks of the cache of an engine.
+def cache_blocks(model: Model, memory_bytes: float, *, degree: int = 1) -> int:
+    """Blocks of 16 tokens of the cache of an engine.
 
     Args:
         model: that it serves.
         memory_bytes: of one card.
         degree: of tensor parallelism, cards that share weights and cache.
-        block_tokens: tokens of a block.
 
     Raises:
         BadInputError: the weights leave no room.
     """
     weights = model.parameters * DTYPE_BYTES[_DTYPE]
     left = degree * (USED * memory_bytes - _ACTIVATIONS_BYTES) - weights
-    blocks = int(left // (block_tokens * cache_token_bytes(model)))
+    blocks = int(left // (16 * cache_token_bytes(model)))
     if blocks < 1:
         raise BadInputError(
             f"{model.name}: its {weights / 1e9:.3g} GB of weights leave no room for a cache in {degree} × "

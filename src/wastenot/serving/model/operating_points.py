@@ -114,11 +114,7 @@ def operating_points(
         for gpus, batch in {(each.gpus, each.batch) for each in points}
     }
     return tuple(
-        replace(
-            each,
-            on_frontier=index in frontier,
-            is_least=each.energy_per_token_j == least[each.gpus, each.batch],
-        )
+        replace(each, on_frontier=index in frontier, is_least=each.energy_per_token_j == least[each.gpus, each.batch])
         for index, each in enumerate(points)
     )
 

@@ -150,9 +150,7 @@ def read_engine(path: str | os.PathLike[str]) -> EngineProfile:
     """
     content = read_document(file_named(path), _Document, _REMEDY).content
     return EngineProfile(
-        tuple(each.engine(content.model, content.device) for each in content.engines),
-        content.errors,
-        content.notes,
+        tuple(each.engine(content.model, content.device) for each in content.engines), content.errors, content.notes
     )
 
 

@@ -182,11 +182,7 @@ def cost_function(unit: Unit, prices: Prices | None = None) -> Callable[[Serving
 
 
 def recommend(
-    points: Iterable[ServingPoint],
-    bounds: Bounds = Bounds(),
-    *,
-    unit: Unit = "token",
-    prices: Prices | None = None,
+    points: Iterable[ServingPoint], bounds: Bounds = Bounds(), *, unit: Unit = "token", prices: Prices | None = None
 ) -> tuple[tuple[Recommendation, ...], tuple[Unmet, ...]]:
     """For each model, the configuration of least cost within the bounds, the cheapest first; and models that have none.
 

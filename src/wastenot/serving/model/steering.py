@@ -19,7 +19,7 @@ from wastenot.serving.model.requests import Requests, log_normal_lengths
 from wastenot.serving.policies.by_name import NAMES, maker_of
 from wastenot.serving.policies.oracle import run_oracle
 from wastenot.serving.simulation.policy import Fixed, Policy
-from wastenot.serving.simulation.served import GAP_EDGES_S, Served
+from wastenot.serving.simulation.served import Served, gap_percentile_s
 from wastenot.serving.simulation.simulate import simulate
 
 
@@ -109,21 +109,12 @@ def result_of(policy: str, served: Served, engine: Engine, deadlines: Deadlines)
             float(np.percentile(waited[kind == each], 99)) if (kind == each).any() else float("nan")
             for each in range(len(deadlines.ttft_s))
         ),
-        gap_percentile_s(served, 0.99),
+        gap_percentile_s(served.gap_counts, 0.99),
         mean,
         float(served.total_energy_j / served.end_s),
         int(served.switches),
         int(served.preemptions.sum()),
     )
-
-
-def gap_percentile_s(served: Served, share: float) -> float:
-    """A time between two tokens that a share of all does not exceed: the upper edge of its bin, 2.3 % wide."""
-    within = np.cumsum(served.gap_counts)
-    if not within[-1]:
-        return 0.0
-    bin_ = int(np.searchsorted(within, share * within[-1], side="left"))
-    return float(GAP_EDGES_S[min(bin_, len(GAP_EDGES_S) - 1)])
 
 
 PolicyName = Literal["greatest", "fixed", "throttllem", "greenllm", "price", "by-metrics", "oracle"]
@@ -194,9 +185,9 @@ class Steering(HasDocument, HasPage):
         """Share of the maximum clock's energy that a policy saved; worth something only where it attains as much."""
         return 1.0 - run.result.energy_j / self.runs[0].result.energy_j
 
-    def run_with_assumed(self, run: Steered) -> Steered | None:
-        """The policy's run with assumed clocks; ``None`` where those were not asked for."""
-        return None if self.with_assumed is None else next(each for each in self.with_assumed.runs if each.name == run.name)
+    def again(self, run: Steered) -> Steered:
+        """The run of the same policy."""
+        return next(each for each in self.runs if each.name == run.name)
 
     def attains(self, run: Steered) -> bool:
         """Whether a policy met the deadlines of as many requests as is asked."""
@@ -224,27 +215,11 @@ def steer(
     assumed_clocks: bool = False,
     progress: Progress | None = None,
 ) -> Steering:
-    """Run policies on a trace.
+    """As :func:`wastenot.serve.simulate`, of an engine and requests that are there; the maximum clock always runs, too.
 
-    Args:
-        engine: whose clock is steered.
-        trace: of requests.
-        load: rescale the trace to this share of the maximum clock's capacity.
-        rate_per_s: or to this rate; by neither, it is taken as it is.
-        step_tokens: most new tokens of a step; by default the budget with which the maximum clock can take most.
-        policies: to run; the maximum clock always is.
-        deadlines: to be kept.
-        share: of the requests that are to keep them all.
-        length_error: standard deviation of the logarithm of predicted over true lengths; 0 for true ones.
-        seed: of errors of predictions, and of what is left out of a trace to thin it.
-        assumed_clocks: run the policies with clocks that were neither measured nor fitted, too, beside those within the
-            others.
-        progress: is told of each policy.
-
-    Raises:
-        BadInputError: options that contradict each other, requests that do not fit the engine, or deadlines that even the
-            maximum clock keeps at no rate, where one is to be found.
-        OutsideProfileError: a step that the engine's tables do not cover.
+    ``length_error`` is the standard deviation of the logarithm of predicted over true lengths, ``share`` the part of the
+    requests that are to keep all deadlines. Where a rate is to be found, deadlines that even the maximum clock keeps at none
+    are a BadInputError.
     """
     if load is not None and rate_per_s is not None:
         raise BadInputError("`load` and `rate_per_s` both set the request rate; give only one of them")

@@ -47,18 +47,12 @@ def _seconds(value: object) -> float:
     return seconds
 
 
-def _milliseconds(value: object) -> float:
-    return _seconds(value) / 1e3
-
-
-def _date(value: object) -> datetime:
-    return datetime.fromisoformat(str(value).strip())
-
-
 FORMS = (
     _Form("ours", "arrival_s", "prompt_tokens", "output_tokens", _seconds),
-    _Form("Azure's", "TIMESTAMP", "ContextTokens", "GeneratedTokens", _date),
-    _Form("Mooncake's", "timestamp", "input_length", "output_length", _milliseconds),
+    _Form(
+        "Azure's", "TIMESTAMP", "ContextTokens", "GeneratedTokens", lambda value: datetime.fromisoformat(str(value).strip())
+    ),
+    _Form("Mooncake's", "timestamp", "input_length", "output_length", lambda value: _seconds(value) / 1e3),
     _Form("BurstGPT's", "Timestamp", "Request tokens", "Response tokens", _seconds),
 )
 """Kinds of traces that are read."""
@@ -144,9 +138,7 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False, prefix_bl
     sorted_s, prompt = arrival[order], np.array(prompts, dtype=np.intp)[order]
     cached = None if prefix_blocks is None else _cached(prompt, [blocks[each] for each in order], prefix_blocks)
     return Trace(
-        Requests(sorted_s - sorted_s[0], prompt, np.array(outputs, dtype=np.intp)[order], cached),
-        tuple(wrong),
-        len(earlier),
+        Requests(sorted_s - sorted_s[0], prompt, np.array(outputs, dtype=np.intp)[order], cached), tuple(wrong), len(earlier)
     )
 
 

@@ -8,40 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.pages.figure import (
-    Figure,
-    inline,
-    series_color,
-    specification_of,
-    tooltips,
-)
+from wastenot.pages.figure import Figure, inline, series_color, specification_of, tooltips
 from wastenot.pages.formatting import duration, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.table import Table
+from wastenot.planning.tariff import DAY_S, HOUR_S
 from wastenot.serving.cluster.outcome import Comparison, Outcome
-from wastenot.serving.cluster.runs import RunRecord
+from wastenot.serving.cluster.run_record import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.cluster.simulated import SimulatedScenario
-from wastenot.serving.page.cluster_words import (
-    about,
-    about_cluster,
-    about_table,
-    cautions_on,
-    classes_table,
-    effect_text,
-    next_step,
-    panels,
-    plain_names,
-    running_table,
-    savings_table,
-    verdict_text,
-)
-from wastenot.serving.page.engine_words import simulated_origin, steps_text
+from wastenot.serving.page import cluster_tables, cluster_words
+from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
+from wastenot.serving.page.simulated_words import simulated_origin, steps_text
 
-_WIDE, _HEIGHT = 900, 84
-_UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
+_UNITS_S = ((3 * DAY_S, DAY_S, "days"), (3 * HOUR_S, HOUR_S, "hours"), (300.0, 60.0, "minutes"))
 
 
 def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Figure, ...]:
@@ -54,10 +36,7 @@ def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Fi
     for place, each in enumerate(found):
         suffix = f"-{place + 1}" if len(found) > 1 else ""
         title = f": {each.traffic}" if len(found) > 1 else ""
-        figures += [
-            _energy_figure(scenario, each, suffix, title),
-            _timeline_figure(scenario, each, suffix, title),
-        ]
+        figures += [_energy_figure(scenario, each, suffix, title), _timeline_figure(scenario, each, suffix, title)]
     return tuple(figures)
 
 
@@ -73,7 +52,7 @@ def _role_of(found: Comparison, outcome: Outcome) -> Role:
 
 def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     seeds, bound = len(found.outcomes[0].records), found.bound_per_token_j
-    names = plain_names(scenario, found)
+    names = cluster_words.plain_names(scenario, found)
     bars = [_bar(each, names[each.policy], _role_of(found, each)) for each in found.outcomes]
     saves = any(bar.role == "headline" for bar in bars)
     allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
@@ -85,7 +64,13 @@ def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: st
     )
     chart = specification_of(policies_chart(bars, allowed=allowed, late=late, bound_j=found.bound_per_token_j))
     note = " ".join(filter(None, parts))
-    return Figure(f"cluster-energy{suffix}", f"Energy and deadlines by policy{title}", about(scenario, found), note, chart)
+    return Figure(
+        f"cluster-energy{suffix}",
+        f"Energy and deadlines by policy{title}",
+        cluster_words.about(scenario, found),
+        note,
+        chart,
+    )
 
 
 def _bar(outcome: Outcome, name: str, role: Role) -> PolicyBar:
@@ -105,7 +90,7 @@ def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: 
         "serve. Late requests are shown at their arrival."
     )
     chart = specification_of(_timeline_chart(scenario, found))
-    return Figure(f"cluster-timeline{suffix}", f"Timeline{title}", about(scenario, found), note, chart)
+    return Figure(f"cluster-timeline{suffix}", f"Timeline{title}", cluster_words.about(scenario, found), note, chart)
 
 
 def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
@@ -120,34 +105,22 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
         panels[f"layout{layout}"] = f"instances of {degree} GPU{'' if degree == 1 else 's'} that serve"
     panels |= {"mhz": "core clock, MHz", "late": "late, %"}
     rows = [row for run in runs for row in timeline_rows(run, unit_s)]
-    fields = [field for field in panels if any(row.get(field) for row in rows)]
-    names = plain_names(scenario, found)
+    shown = {field: title for field, title in panels.items() if any(row.get(field) for row in rows)}
+    names = cluster_words.plain_names(scenario, found)
     data = inline([{**row, "policy": names[row["policy"]]} for row in rows])
     drawn_of = {each.policy: ROLE_COLORS[_role_of(found, each)] for each in found.outcomes}
     colors = {names[run.policy]: drawn_of[run.policy] for run in runs}
     tip = tooltips({"policy:N": "policy", "at:Q": unit})
-    drawn = []
-    for field in fields:
-        last = field == fields[-1]
-        x = alt.X(
-            "at:Q",
-            title=f"{unit} since the start" if last else None,
-            scale=alt.Scale(domain=[0.0, lasts_s / unit_s], nice=False),
-            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
-        )
-        y = alt.Y(
-            f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True),
-            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
-        )  # fmt: skip
-        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
-        line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
-        heading = alt.TitleParams(panels[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
-        marks = line.encode(x=x, y=y, color=color, tooltip=tip)
+
+    def draw(field: str, x: Any, y: Any) -> list[Any]:
         if field == "came":  # the same for all
             one = inline([row for row in timeline_rows(runs[0], unit_s) if row["at"] < lasts_s / unit_s])
-            marks = alt.Chart(one).mark_line(style="curve", clip=True, interpolate="step-after").encode(x=x, y=y)
-        drawn.append(marks.properties(width=_WIDE, height=_HEIGHT, title=heading))
-    return alt.vconcat(*drawn, spacing=10)
+            return [alt.Chart(one).mark_line(style="curve", clip=True, interpolate="step-after").encode(x=x, y=y)]
+        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
+        line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
+        return [line.encode(x=x, y=y, color=color, tooltip=tip)]
+
+    return panels_over_time(shown, f"{unit} since the start", (0.0, lasts_s / unit_s), draw)
 
 
 def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, Any]]:
@@ -183,7 +156,7 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    name, rest = about_cluster(scenario)
+    name, rest = cluster_words.about_cluster(scenario)
     first = found[0]
     tables = [table for place, each in enumerate(found) for table in _tables(scenario, each, place, several=len(found) > 1)]
     return Page(
@@ -191,18 +164,20 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         brand="serving",
         title=(name, rest),
         origin=simulated_origin(scenario.cluster.layouts),
-        effect=effect_text(scenario, first),
-        verdict=verdict_text(scenario, first),
+        effect=cluster_words.effect_text(scenario, first),
+        verdict=cluster_words.verdict_text(scenario, first),
         tone="neutral" if first.fixed_plan is None else "promised",
-        panels=panels(scenario, first),
-        next_step=next_step(scenario, first),
+        panels=cluster_words.panels(scenario, first),
+        next_step=cluster_words.next_step(scenario, first),
         figures=cluster_figures(scenario, found),
         tables=[],
         folded=Folded("All policies", "what each does, its numbers, and which requests were late", tables=tables),
         notes=[
-            f"{each.traffic}: {note}" if len(found) > 1 else note for each in found for note in cautions_on(scenario, each)
+            f"{each.traffic}: {note}" if len(found) > 1 else note
+            for each in found
+            for note in cluster_words.cautions_on(scenario, each)
         ],
-        about=about(scenario, first),
+        about=cluster_words.about(scenario, first),
         device=scenario.cluster.layouts[0].device,
         made_from=(("Scenario", str(scenario.path)), ("Engines", steps_text(scenario.cluster.layouts))),
     )
@@ -220,19 +195,13 @@ def _renamed(table: Table, names: Mapping[str, str], *, beside: bool) -> Table:
 
 def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:
     tables = [
-        ("meanings", about_table(found)),
-        ("policies", savings_table(found, scenario.parts.objective.currency)),
-        ("classes", classes_table(found)),
-        ("running", running_table(found)),
+        ("meanings", cluster_tables.about_table(found)),
+        ("policies", cluster_tables.savings_table(found, scenario.parts.objective.currency)),
+        ("classes", cluster_tables.classes_table(found)),
+        ("running", cluster_tables.running_table(found)),
     ]
-    names = plain_names(scenario, found)
+    names = cluster_words.plain_names(scenario, found)
     tables = [(name, _renamed(table, names, beside=name == "meanings")) for name, table in tables]
     if not several:
         return tables
-    return [
-        (
-            f"{name}-{place + 1}",
-            replace(table, title=f"{table.title}: {found.traffic}"),
-        )
-        for name, table in tables
-    ]
+    return [(f"{name}-{place + 1}", replace(table, title=f"{table.title}: {found.traffic}")) for name, table in tables]

@@ -1,25 +1,23 @@
-"""What the page and the table of a simulated cluster say: which policy saves what, and what became of the deadlines."""
+"""What the page and the terminal say of a simulated cluster: which policy saves what, and what became of the deadlines."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from wastenot.core.wording import counted, listed, sentence
 from wastenot.pages.formatting import SPACE, duration, fraction_of_whole, number, percent, percent_met, quantity
 from wastenot.pages.panel import Line, Next, Panel
-from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.planning.objective_kinds import CLUSTERS
 from wastenot.serving.cluster.band import band_of
 from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.model import ChangeTimes
 from wastenot.serving.cluster.outcome import WITH_ROOM, Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
-from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.page.beforehand_text import beforehand_text
-from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
+from wastenot.serving.page.simulated_words import band_text, by_deadline_note, clocks_note
 
 
 def about_cluster(scenario: Scenario) -> tuple[str, str]:
@@ -89,7 +87,7 @@ def effect_text(scenario: Scenario, found: Comparison) -> str:
             more = f", {percent(policy.saved.mean, 1)} with {plain_names(scenario, found)[policy.policy]}"
         return f"{percent(fixed.saved.mean, 1)} less {noun} with {plan_text(scenario, fixed)}{more}"
     if policy is not None:
-        worst = percent_met(_least(policy, "worst_class"))
+        worst = percent_met(policy.worst_class)
         saves = f"Policy {plain_names(scenario, found)[policy.policy]} saves {percent(policy.saved.mean, 1)} of the {noun}"
         return f"{saves}; {worst} of requests met their deadlines in the worst class"
     if found.best is None:
@@ -102,7 +100,7 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
     first, seeds = found.outcomes[0], len(found.outcomes[0].records)
     runs = "one simulated run" if seeds == 1 else f"{seeds} simulated runs"
     if (fixed := found.fixed_plan) is not None:
-        met, asked = percent_met(_least(fixed, "worst_class")), percent(scenario.parts.run.attain, 0)
+        met, asked = percent_met(fixed.worst_class), percent(scenario.parts.run.attain, 0)
         within = f"within the limit: {met} of the worst class met their deadlines, {asked} must"
         return f"{within}. Compared with {plan_text(scenario, first)}, chosen in hindsight, over {runs}"
     policy = found.policy_to_add
@@ -186,10 +184,10 @@ def cautions_on(scenario: Scenario, found: Comparison) -> list[str]:
 def _by_deadline_text(found: Comparison) -> str | None:
     """What prefill by deadline adds to the best policy, or to the last where all failed, where prompts are prefilled so."""
     best = found.best or found.outcomes[-1]
-    stock = found.outcome_on_stock(best.policy)
-    if stock is None:
+    if found.stock is None:
         return None
-    first, then = (_least(each, "worst_class") for each in (stock, best))
+    stock = found.stock.outcome(best.policy)
+    first, then = (each.worst_class for each in (stock, best))
     energy_j, other_j = (each.over(lambda run: run.energy_j).mean for each in (best, stock))
     return by_deadline_note(f"{best.policy}, in the worst class,", (first, then), energy_j / other_j)
 
@@ -209,142 +207,6 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     return notes
 
 
-def policies_table(found: Comparison, currency: str = "") -> Table:
-    """Each policy in a row; costs where they are known."""
-    columns = (*_saving_columns(found, currency), *_running_columns())
-    return listing("Policies", found.outcomes, columns, f"{_saving_note(found)} {_RUNNING_NOTE}".lstrip())
-
-
-def savings_table(found: Comparison, currency: str = "") -> Table:
-    """What each policy saves, and whether it met the deadlines: the first columns of :func:`policies_table`."""
-    return listing("Policies", found.outcomes, _saving_columns(found, currency), _saving_note(found) or None)
-
-
-def running_table(found: Comparison) -> Table:
-    """How the cluster ran under each policy: the other columns of :func:`policies_table`."""
-    name = Listed("Policy", _policy_of, numeric=False)
-    return listing("Latency, power and actions", found.outcomes, (name, *_running_columns()), _RUNNING_NOTE)
-
-
-def about_table(found: Comparison) -> Table:
-    """What each policy does."""
-    columns: tuple[Listed[Outcome], ...] = (
-        Listed("Policy", _policy_of, numeric=False),
-        Listed("What it does", lambda each: about_policy(each.policy), numeric=False),
-    )
-    return listing("What the policies do", found.outcomes, columns)
-
-
-def about_policy(name: str) -> str:
-    """A policy in a few words."""
-    return POLICIES[name].about
-
-
-_RUNNING_NOTE = (
-    "P99: 99 % of requests waited, and 99 % of the timeline's bins drew, at most this. First token: by prompt length, "
-    "short / medium / long."
-)
-
-
-def _saving_note(found: Comparison) -> str:
-    seeds = len(found.outcomes[0].records)
-    notes = []
-    if any(each.failed for each in found.outcomes):
-        notes.append("Too many late: more requests of a class than are allowed to be.")
-    if seeds > 1:
-        notes.append(f"Means over {seeds} runs (seeds), in brackets the range of savings; deadlines met: the minimum.")
-    if found.objective != "energy":
-        notes.append(f"Savings are in {CLUSTERS[found.objective].quantity}.")
-    notes.append("Classes: length of the prompt, then of the answer: short (S), medium (M), long (L).")
-    return " ".join(notes)
-
-
-def _policy_of(outcome: Outcome) -> str:
-    return outcome.policy
-
-
-def _saving_columns(found: Comparison, currency: str) -> tuple[Listed[Outcome], ...]:
-    first = found.outcomes[0]
-    assumed: tuple[Listed[Outcome], ...] = ()
-    if found.with_assumed is not None:
-        of = {each.policy: each for each in found.with_assumed.outcomes}
-        assumed = (
-            Listed(
-                "With assumed clocks",
-                lambda each: None if each is first else of[each.policy].saved.mean,
-                text_of=lambda each: saved_text(of[each.policy]),
-            ),
-        )
-    return (
-        Listed("Policy", _policy_of, numeric=False),
-        _mean("Energy", lambda run: run.energy_j, lambda energy_j: quantity(energy_j, "J", 3)),
-        *(_mean(title, of, text) for title, of, text in _costs(found, currency)),
-        Listed(
-            "Saved",
-            lambda each: None if each is first else each.saved.mean,
-            text_of=saved_text,
-            unknown="failed" if first.failed else "–",
-        ),
-        *assumed,
-        _mean("Energy per token", lambda run: run.energy_per_token_j, lambda token_j: quantity(token_j, "J", 3)),
-        Listed("Deadlines met", lambda each: _least(each, "attainment"), percent_met),
-        Listed("Worst class", lambda each: _least(each, "worst_class"), text_of=_worst_text),
-    )
-
-
-def _running_columns() -> tuple[Listed[Outcome], ...]:
-    return (
-        Listed(
-            "First token, P99",
-            lambda each: next((wait for wait in each.ttft_p99_s() if wait is not None), None),
-            text_of=lambda each: waits_text(each.ttft_p99_s(), " / "),
-            unknown=lambda each: waits_text(each.ttft_p99_s(), " / "),
-        ),
-        _mean("Between tokens, P99", lambda run: run.tbt_p99_s, lambda gap_s: quantity(gap_s, "s", 2)),
-        _mean("Median power", lambda run: run.power_p50_w, lambda power_w: quantity(power_w, "W", 3)),
-        _mean("Power, P99", lambda run: run.power_p99_w, lambda power_w: quantity(power_w, "W", 3)),
-        _mean("GPU time", lambda run: run.gpu_hours, lambda hours: f"{number(hours, 3)}{SPACE}h"),
-        Listed(
-            "Actions", lambda each: math.fsum(each.actions().values()), text_of=lambda each: actions_text(each.actions())
-        ),
-    )
-
-
-_OfRun = Callable[[RunRecord], float | None]
-
-
-def _mean(title: str, of: _OfRun, text: Callable[[float], str]) -> Listed[Outcome]:
-    """A column of means over seeds."""
-
-    def value(outcome: Outcome) -> float:
-        return outcome.over(lambda run: of(run) or 0.0).mean
-
-    return Listed(title, value, text)
-
-
-def _least(outcome: Outcome, name: str) -> float:
-    return outcome.over(lambda run: getattr(run, name)).least
-
-
-def _worst_text(outcome: Outcome) -> str:
-    worst = _least(outcome, "worst_class")
-    return percent_met(worst) if worst == 1.0 else f"{percent_met(worst)} {_worst_name(outcome)}"
-
-
-def _costs(found: Comparison, currency: str) -> list[tuple[str, _OfRun, Callable[[float], str]]]:
-    """What runs cost, as columns; those that are known of all runs."""
-
-    def text_in(unit: str) -> Callable[[float], str]:
-        in_currency = f"{SPACE}{currency}" if currency else ""
-        return (lambda taken: quantity(taken, unit, 3)) if unit else (lambda taken: f"{number(taken, 3)}{in_currency}")
-
-    costs: list[tuple[str, _OfRun, Callable[[float], str]]] = [
-        (each.column, each.taken, text_in(each.unit)) for each in CLUSTERS.values() if each.per_kwh is not None
-    ]
-    records = [run for one in found.outcomes for run in one.records]
-    return [each for each in costs if all(each[1](run) is not None for run in records)]
-
-
 def saved_text(outcome: Outcome) -> str:
     """A saving with its range over seeds, before a word of warning where too many of a class were late."""
     return f"{_saving(outcome)}, but too many late" if outcome.failed else _saving(outcome)
@@ -361,35 +223,10 @@ def _range_text(saved: Spread) -> str:
     return "" if least == most else f"{least.removesuffix(f'{SPACE}%')} to {most}"
 
 
-def actions_text(actions: dict[str, float]) -> str:
-    """How many, clocks apart: they are many and cheap."""
-    clocks = actions.get("SetClock", 0.0)
-    others = math.fsum(count for name, count in actions.items() if name != "SetClock")
-    return f"{others:,.0f}" + (f", {clocks:,.0f} clock changes" if clocks else "")
-
-
-def _worst_name(outcome: Outcome) -> str:
+def worst_name(outcome: Outcome) -> str:
+    """The class of requests of which fewest kept their deadlines, such as ``ML``."""
     known = [(each, name) for each, name in zip(outcome.by_class(), NAMES, strict=True) if each is not None]
     return min(known)[1]
-
-
-def classes_table(found: Comparison) -> Table:
-    """The least attainment of each class over seeds, by policy."""
-    count = [
-        sum(sum(row[number] for row in run.timeline.arrivals) for run in found.outcomes[0].records) for number in range(9)
-    ]
-    there = [number for number in range(len(NAMES)) if count[number]]
-    columns = (Column("Policy"), *(Column(NAMES[number], numeric=True) for number in there))
-    rows = []
-    for outcome in found.outcomes:
-        kept = [outcome.by_class()[number] for number in there]
-        texts = tuple("–" if each is None else percent_met(each) for each in kept)
-        rows.append(Row(None, (outcome.policy, *texts), (outcome.policy, *kept)))
-    total = sum(count)
-    shares = ", ".join(f"{NAMES[number]} {percent(count[number] / total, 0)}" for number in there)
-    note = f"Length of the prompt, then of the answer: short, medium or long. Of all requests: {shares}."
-    note += " Minimum over seeds." if len(found.outcomes[0].records) > 1 else ""
-    return Table("Deadlines met, by class", columns, tuple(rows), note)
 
 
 def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
@@ -409,11 +246,11 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
         shown.append(_saving_panel(scenario, found, "A fixed clock, without any control", text, fixed))
     if policy is not None:
         title = f"Lowest {noun} that meets the deadlines" if fixed is None else "With a policy in control"
-        text = f"{names[policy.policy]}: {about_policy(policy.policy)}."
+        text = f"{names[policy.policy]}: {POLICIES[policy.policy].about}."
         shown.append(_saving_panel(scenario, found, title, text, policy))
     if len(shown) < 2:
         token = first.over(lambda run: run.energy_per_token_j)
-        text = f"{names[first.policy]}: {about_policy(first.policy)}."
+        text = f"{names[first.policy]}: {POLICIES[first.policy].about}."
         lines = _deadline_lines(first)
         shown.append(Panel("Compared with", f"{quantity(token.mean, 'J', 3)} per token", text, lines=lines))
     return (*shown, _asked(scenario, found))
@@ -423,7 +260,7 @@ def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, 
     """What a policy saves, and what becomes of the deadlines."""
     first = found.outcomes[0]
     token = [quantity(each.over(lambda run: run.energy_per_token_j).mean, "J", 3) for each in (outcome, first)]
-    assumed = found.outcome_with_assumed(outcome.policy)
+    assumed = None if found.with_assumed is None else found.with_assumed.outcome(outcome.policy)
     lines = (
         *((Line(f"Saved in each of {len(first.records)} runs", saved),) if (saved := _range_text(outcome.saved)) else ()),
         Line("Energy per token", " instead of ".join(token)),
@@ -435,10 +272,10 @@ def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, 
 
 
 def _deadline_lines(outcome: Outcome) -> tuple[Line, ...]:
-    worst = _least(outcome, "worst_class")
+    worst = outcome.worst_class
     return (
-        Line("Deadlines met", percent_met(_least(outcome, "attainment"))),
-        Line("Worst class", f"{percent_met(worst)}{'' if worst == 1.0 else f', {class_text(_worst_name(outcome))}'}"),
+        Line("Deadlines met", percent_met(outcome.attainment)),
+        Line("Worst class", f"{percent_met(worst)}{'' if worst == 1.0 else f', {class_text(worst_name(outcome))}'}"),
         Line("Worst minute", f"{fraction_of_whole(_latest_minute(outcome))} of its requests late"),
     )
 

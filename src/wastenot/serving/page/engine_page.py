@@ -22,26 +22,7 @@ from wastenot.serving.model.operating_points import (
     usual_context,
 )
 from wastenot.serving.model.profile_file import EngineProfile
-from wastenot.serving.page.engine_words import (
-    about,
-    against_text,
-    clocks_table,
-    effect_text,
-    engine_lines,
-    errors_table,
-    frontier_table,
-    headline_point,
-    name_of,
-    next_step,
-    origin_of,
-    panels,
-    prefill_table,
-    profile_notes,
-    setting_text,
-    source_text,
-    typical,
-    verdict_text,
-)
+from wastenot.serving.page import engine_words
 
 _WIDE = 915
 _TITLES = "energy per token", "time between tokens"
@@ -57,7 +38,7 @@ def engine_figures(
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    subtitle = about(profile, context)
+    subtitle = engine_words.about(profile, context)
     first = (_saving_figure(points, subtitle), _clock_figure(points, subtitle)) if points else ()
     figures = [each for each in first if each is not None]
     if points:
@@ -69,14 +50,14 @@ def engine_figures(
 
 def _saving_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | None:
     """A step at the default clocks and at those of the headline; ``None`` where no clock saves anything."""
-    mine = typical(points)
-    best = headline_point(mine)
+    mine = engine_words.typical(points)
+    best = engine_words.headline_point(mine)
     if mine is None or best is None:
         return None
     energy_j, time_s = mine[-1].energy_per_token_j, mine[-1].latency_s
     changes = best.energy_per_token_j / energy_j - 1.0, best.latency_s / time_s - 1.0
     quantities = compared_iteration(energy_j, time_s, changes, None, titles=_TITLES, digits=1)
-    names = against_text(mine[-1].setting).removeprefix("the "), setting_text(best.setting)
+    names = engine_words.against_text(mine[-1].setting).removeprefix("the "), engine_words.setting_text(best.setting)
     title = f"What {names[1]} saves at batch size {best.batch:,.0f}: {percent(-changes[0], 1)}"
     chart = specification_of(compared_chart(names, quantities))
     return Figure("engine-saving", title, subtitle, "One step of the engine. Axes do not begin at 0.", chart)
@@ -139,7 +120,7 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
     clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == least]
     if len({each.setting for each in clocked}) < 3:
         return None
-    headline, chosen = headline_point(typical(points)), _drawn(points)
+    headline, chosen = engine_words.headline_point(engine_words.typical(points)), _drawn(points)
     default, rows = _parts_of_default(
         [
             (each.setting, each.batch, each.energy_per_token_j, each.latency_s, each.is_least)
@@ -189,9 +170,7 @@ def _same(row: dict[str, Any], after: dict[str, Any]) -> bool:
     return all(row[name] == after[name] for name in ("series", "time", "energy")) and row["mhz"] != after["mhz"]
 
 
-def _parts_of_default(
-    points: Sequence[tuple[Setting, float, float, float, bool]],
-) -> tuple[str, list[dict[str, Any]]]:
+def _parts_of_default(points: Sequence[tuple[Setting, float, float, float, bool]]) -> tuple[str, list[dict[str, Any]]]:
     """The default clocks, or else the maximum clock, and the energies of each series as parts of that there.
 
     Args:
@@ -199,12 +178,12 @@ def _parts_of_default(
     """
     default = max((setting for setting, *_ in points), key=lambda setting: setting.core_mhz or math.inf)
     against = {series: energy_j for setting, series, energy_j, *_ in points if setting == default}
-    return against_text(default), [
+    return engine_words.against_text(default), [
         {
             "mhz": setting.core_mhz,
             "part": 100.0 * energy_j / against[series],
             "series": f"{series:,.0f}",
-            "setting": setting_text(setting),
+            "setting": engine_words.setting_text(setting),
             "energy": quantity(energy_j, "J", 3),
             "against": quantity(against[series], "J", 3),
             "time": quantity(time_s, "s", 4),
@@ -223,7 +202,7 @@ def _colors(series: Sequence[str]) -> dict[str, str]:
 
 def _drawn(points: Sequence[OperatingPoint]) -> list[float]:
     """Batch sizes that are drawn as curves by clock: some of all, and that of the headline."""
-    batches, headline = sorted({each.batch for each in points}), headline_point(typical(points))
+    batches, headline = sorted({each.batch for each in points}), engine_words.headline_point(engine_words.typical(points))
     some = batches[:: -max(-(-len(batches) // _MOST_SERIES), 1)]
     return sorted({*some, *(() if headline is None else (headline.batch,))})
 
@@ -239,24 +218,11 @@ def _curves(
     """A curve over the clock for each series, its least marked, and the point that the headline is of."""
     alt = load("altair")
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
-    x = alt.X(
-        "mhz:Q",
-        title="core clock, MHz",
-        scale=alt.Scale(zero=False, nice=False, padding=14),
-        axis=_axis(form=",d"),
-    )
+    x = alt.X("mhz:Q", title="core clock, MHz", scale=alt.Scale(zero=False, nice=False, padding=14), axis=_axis(form=",d"))
     y = alt.Y("part:Q", title=title, scale=alt.Scale(zero=False))
     scale = alt.Scale(domain=names, range=[colors[name] for name in names])
     color = alt.Color("series:N", title=series, sort=names, scale=scale, legend=alt.Legend(orient="top"))
-    tip = tooltips(
-        {
-            "series:N": series,
-            "setting:N": "clock",
-            "energy:N": "energy",
-            "time:N": "time",
-            "change:N": "change",
-        }
-    )
+    tip = tooltips({"series:N": series, "setting:N": "clock", "energy:N": "energy", "time:N": "time", "change:N": "change"})
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
     strong = alt.value(1.0) if told is None else alt.condition(alt.datum.series == told[0], alt.value(1.0), alt.value(0.4))
     lines = base.mark_line(strokeWidth=1.8).encode(order=alt.Order("mhz:Q"), opacity=strong)
@@ -290,7 +256,7 @@ def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
         "ms": 1e3 * each.latency_s,
         "joules": each.energy_per_token_j,
         "order": each.setting.core_mhz or 1e9,
-        "setting": setting_text(each.setting),
+        "setting": engine_words.setting_text(each.setting),
         "time": quantity(each.latency_s, "s", 4),
         "energy": quantity(each.energy_per_token_j, "J", 4),
         "power": quantity(each.power_w, "W", 4),
@@ -320,33 +286,36 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
     context = usual_context(profile) if context is None else context
     points = operating_points(profile, context=context, assumed_clocks=assumed_clocks)
     prefills = prefill_points(profile, assumed_clocks=assumed_clocks)
-    model, device = name_of(profile)
+    model, device = engine_words.name_of(profile)
     figures = engine_figures(profile, points, prefills, context)
     tables = [
-        ("best", frontier_table(points, ends_only=True)),
-        *((f"clocks-{each.gpus}", clocks_table(points, each.gpus)) for each in profile.engines),
-        ("prompts", prefill_table(prefills)),
+        ("best", engine_words.frontier_table(points, ends_only=True)),
+        *((f"clocks-{each.gpus}", engine_words.clocks_table(points, each.gpus)) for each in profile.engines),
+        ("prompts", engine_words.prefill_table(prefills)),
     ]
     return Page(
         verb="engine",
         brand="engine",
         title=(model, f"on {device}"),
-        origin=origin_of(profile),
-        effect=effect_text(points),
-        verdict=verdict_text(profile, points),
+        origin=engine_words.origin_of(profile),
+        effect=engine_words.effect_text(points),
+        verdict=engine_words.verdict_text(profile, points),
         tone="promised" if figures and figures[0].name == "engine-saving" else "neutral",
-        panels=panels(profile, points),
-        next_step=next_step(profile, points, context),
+        panels=engine_words.panels(profile, points),
+        next_step=engine_words.next_step(profile, points, context),
         figures=[each for each in figures if each.name != _PROMPTS or len(figures) == 1],
-        tables=[("errors", errors_table(profile))],
+        tables=[("errors", engine_words.errors_table(profile))],
         folded=Folded(
             "Prompts, and tables",
             "energy per prompt by clock, the best choices, and energy by clock",
             [each for each in figures if each.name == _PROMPTS and len(figures) > 1],
             [table for table in tables if table[1]],
         ),
-        notes=[sentence(note) for note in profile_notes(profile, assumed_clocks=assumed_clocks)],
-        about=about(profile, context),
+        notes=[sentence(note) for note in engine_words.profile_notes(profile, assumed_clocks=assumed_clocks)],
+        about=engine_words.about(profile, context),
         device=device,
-        made_from=[*((each.label, each.text) for each in engine_lines(profile)), ("Based on", source_text(profile))],
+        made_from=[
+            *((each.label, each.text) for each in engine_words.engine_lines(profile)),
+            ("Based on", engine_words.source_text(profile)),
+        ],
     )

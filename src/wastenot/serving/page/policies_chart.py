@@ -84,7 +84,7 @@ def policies_chart(
             "opacity": 0.25 if not bar.attains else 0.45 if bar.role.startswith("other") else 1.0,
             "late": 100.0 * bar.late,
             "label": _label(bar, against_j),
-            "short": _short(bar),
+            "short": _saving(bar) or quantity(bar.energy_j, "J", 3),
             "text": f"{percent_met(1.0 - bar.late)} met",
         }
         for index, bar in enumerate(bars)
@@ -146,10 +146,6 @@ def _label(bar: PolicyBar, against_j: float) -> str:
     value, unit = (1e3 * shown_j, "mJ") if bar.energy_j < 1.0 else (shown_j, "J")
     between = f"{MINUS}{number(value, 2)}{SPACE}{unit}" if bar.role == "headline" and shown_j > 0.0 else ""
     return ", ".join(filter(None, (quantity(bar.energy_j, "J", 3), between, _saving(bar))))
-
-
-def _short(bar: PolicyBar) -> str:
-    return _saving(bar) or quantity(bar.energy_j, "J", 3)
 
 
 def _saving(bar: PolicyBar) -> str:

@@ -10,20 +10,8 @@ from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.recommend import configuration_text
-from wastenot.serving.page.recommend_words import (
-    Recommended,
-    about,
-    chosen_table,
-    effect_text,
-    is_published,
-    next_step,
-    notes,
-    origin_of,
-    panels,
-    short_name,
-    unmet_table,
-    verdict_text,
-)
+from wastenot.serving.page import recommend_words
+from wastenot.serving.page.recommend_words import Recommended
 from wastenot.serving.tables.records import ServingPoint
 
 _WIDE = 915
@@ -41,7 +29,7 @@ def recommend_figure(found: Recommended) -> Figure:
         + (" Thin lines are forecasts of a measured configuration at other clocks." if forecasts else "")
     )
     title = f"{found.cost_title[:1].upper()}{found.cost_title[1:]} against {found.latency_title}"
-    return Figure("recommendations", title, about(found), note, specification_of(_chart(found)))
+    return Figure("recommendations", title, recommend_words.about(found), note, specification_of(_chart(found)))
 
 
 def _chart(found: Recommended) -> Any:
@@ -51,7 +39,7 @@ def _chart(found: Recommended) -> Any:
     models += [model for model in dict.fromkeys(point.model for _, _, point in known) if model not in models]
     named = models if len(models) <= _MOST_COLORED else models[: _MOST_COLORED - 1]
     other = "other models"
-    domain = [*map(short_name, named), *([other] if len(named) < len(models) else [])]
+    domain = [*map(recommend_words.short_name, named), *([other] if len(named) < len(models) else [])]
 
     several_models = len(models) > 1
     if not several_models:  # colours tell its GPUs apart
@@ -62,7 +50,7 @@ def _chart(found: Recommended) -> Any:
             "ms": 1e3 * latency_s,
             "cost": cost,
             "model": point.model,
-            "shade": (short_name(point.model) if point.model in named else other)
+            "shade": (recommend_words.short_name(point.model) if point.model in named else other)
             if several_models
             else f"{point.gpus} × {point.gpu}",
             "series": f"{point.model} {point.gpus} {point.gpu} {point.max_running}",
@@ -170,13 +158,6 @@ def _log(values: list[float], *, spare: float = 1.0) -> Any:
     return load("altair").Scale(type="log", domain=[low / room / spare, high * room * spare], nice=False)
 
 
-def _published_source(found: Recommended) -> str:
-    """Where all numbers come from, if others published them."""
-    if not all(map(is_published, found.points)):
-        return ""
-    return f"by others: {', '.join(dict.fromkeys(each.source.partition(': ')[2] for each in found.points))}"
-
-
 def recommend_page(found: Recommended) -> Page:
     """The page of recommendations.
 
@@ -187,22 +168,23 @@ def recommend_page(found: Recommended) -> Page:
         MissingExtraError: the ``report`` extra is not installed.
     """
     models = list(dict.fromkeys(each.model for each in found.points))
+    published = dict.fromkeys(each.source.partition(": ")[2] for each in found.points)  # by others, if all are
     return Page(
         verb="recommend",
         brand="recommend",
         title=(models[0] if len(models) == 1 else "What to serve", "with the lowest " + found.cost_title),
-        origin=origin_of(found),
-        effect=effect_text(found),
-        verdict=verdict_text(found),
-        panels=panels(found),
-        next_step=next_step(found),
+        origin=recommend_words.origin_of(found),
+        effect=recommend_words.effect_text(found),
+        verdict=recommend_words.verdict_text(found),
+        panels=recommend_words.panels(found),
+        next_step=recommend_words.next_step(found),
         figures=[recommend_figure(found)],
-        tables=[("unmet", unmet_table(found))] if found.unmet else [],
-        folded=Folded("As a table", "what is recommended", tables=[("recommendations", chosen_table(found))])
+        tables=[("unmet", recommend_words.unmet_table(found))] if found.unmet else [],
+        folded=Folded("As a table", "what is recommended", tables=[("recommendations", recommend_words.chosen_table(found))])
         if found.chosen
         else None,
-        notes=notes(found),
-        about=about(found),
-        source=_published_source(found),
+        notes=recommend_words.notes(found),
+        about=recommend_words.about(found),
+        source=f"by others: {', '.join(published)}" if all(map(recommend_words.is_published, found.points)) else "",
         made_from=tuple(("Source", each) for each in found.sources),
     )

@@ -246,10 +246,7 @@ def _model_panel(found: Recommended, best: Recommendation) -> Panel:
     text = configuration_text(best.point)
     if best.saved <= 0:
         return Panel(
-            model,
-            "already the fastest",
-            f"{text}: {_full_cost(found, best.cost)}.",
-            lines=_lines(found, best.point, best),
+            model, "already the fastest", f"{text}: {_full_cost(found, best.cost)}.", lines=_lines(found, best.point, best)
         )
     return Panel(model, _full_cost(found, best.cost), f"with {text}.", lines=_lines(found, best.point, best))
 
@@ -384,9 +381,7 @@ def chosen_table(found: Recommended) -> Table:
 
 def _latency_column(found: Recommended, statistic: Percentile) -> Listed[Recommendation]:
     return Listed(
-        _sentence(called(statistic)),
-        lambda each: found.at(each.point, statistic),
-        lambda value: quantity(value, "s", 3),
+        _sentence(called(statistic)), lambda each: found.at(each.point, statistic), lambda value: quantity(value, "s", 3)
     )
 
 

@@ -8,28 +8,17 @@ from itertools import pairwise
 from typing import Any
 
 from wastenot.core.wording import counted
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, series_color, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.control.history import plain
 from wastenot.serving.control.replay import Replay, ReplayedServer, Stretch
+from wastenot.serving.page import replay_words
+from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
-from wastenot.serving.page.replay_words import (
-    amounts,
-    cannot_tell,
-    effect_text,
-    energies_per_token_j,
-    next_step,
-    of_servers,
-    origin_of,
-    panels,
-    servers_table,
-    verdict_text,
-    warnings,
-)
 
-_WIDE, _HEIGHT = 900, 130
+_HEIGHT = 130  # of a panel, in pixels
 _MOST_SHOWN = 6  # servers in the figure
 _PANELS = {
     "mhz": "core clock that would have been set, MHz",
@@ -48,20 +37,20 @@ def replay_page(found: Replay) -> Page:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    effect = effect_text(found)
+    effect = replay_words.effect_text(found)
     return Page(
         verb="serve control",
         brand="serve control",
         title=(found.model or "engine", f"on {found.device or 'an unnamed device'}"),
-        origin=origin_of(found),
+        origin=replay_words.origin_of(found),
         effect=effect[:1].upper() + effect[1:],
-        verdict=verdict_text(found),
-        panels=panels(found),
-        next_step=next_step(found),
+        verdict=replay_words.verdict_text(found),
+        panels=replay_words.panels(found),
+        next_step=replay_words.next_step(found),
         figures=[figure for figure in (energy_figure(found), timeline_figure(found)) if figure is not None],
-        tables=[("servers", servers_table(found))] if len(found.servers) > 1 else [],
-        notes=warnings(found),
-        cannot_tell=cannot_tell(found),
+        tables=[("servers", replay_words.servers_table(found))] if len(found.servers) > 1 else [],
+        notes=replay_words.warnings(found),
+        cannot_tell=replay_words.cannot_tell(found),
         source="energies and times by the profile, for the load that Prometheus recorded",
         about=_about(found),
         device=found.device,
@@ -71,13 +60,13 @@ def replay_page(found: Replay) -> Page:
 
 
 def _about(found: Replay) -> str:
-    name = plain(found.servers[0].instance) if len(found.servers) == 1 else of_servers(found)
+    name = plain(found.servers[0].instance) if len(found.servers) == 1 else replay_words.of_servers(found)
     return f"{name} · the last {'hour' if found.hours == 1.0 else f'{found.hours:g} h'}"
 
 
 def energy_figure(found: Replay) -> Figure | None:
     """Energy per token at the default clocks and as the controller would have set them; ``None`` without tokens."""
-    token_j = energies_per_token_j(found)
+    token_j = replay_words.energies_per_token_j(found)
     if token_j is None:
         return None
     default_j, ours_j = token_j
@@ -85,7 +74,7 @@ def energy_figure(found: Replay) -> Figure | None:
         PolicyBar("default clocks", "compared with", *(default_j,) * 3, None, 0.0, attains=True),
         PolicyBar("serve control", "headline", *(ours_j,) * 3, found.saved, 0.0, attains=True),
     ]
-    saved, total = amounts(found)
+    saved, total = replay_words.amounts(found)
     note = f"By the profile, for the load that was recorded: {total} at the default clocks, {saved} less as controlled."
     return Figure("replay-energy", "Energy per token", _about(found), note, specification_of(policies_chart(bars)))
 
@@ -113,37 +102,18 @@ def _chart(shown: Sequence[ReplayedServer]) -> Any:
     rows = [row for each in shown for row in _rows(each, begin_s, unit_s)]
     colors = {plain(each.instance): CATEGORIES[index % len(CATEGORIES)] for index, each in enumerate(shown)}
     began = f"{datetime.fromtimestamp(begin_s, UTC):%H:%M} UTC"
-    fields = [field for field in _PANELS if any(row[field] is not None for row in rows)]
-    drawn = []
-    for field in fields:
-        last = field == fields[-1]
-        x = alt.X(
-            "at:Q",
-            title=f"{unit} since {began}" if last else None,
-            scale=alt.Scale(domain=[0.0, (end_s - begin_s) / unit_s], nice=False),
-            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
-        )
-        y = alt.Y(
-            f"{field}:Q",
-            title=None,
-            scale=alt.Scale(zero=field != "mhz", nice=True),
-            axis=alt.Axis(tickCount=4, minExtent=44, maxExtent=44),
-        )
-        color = (
-            series_color("server:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
-            if len(shown) > 1
-            else alt.value(next(iter(colors.values())))
-        )
-        chart = (
-            alt.Chart(inline(rows))
-            .mark_line(strokeWidth=1.8, interpolate="step-after", clip=True)
-            .encode(
-                x=x, y=y, color=color, tooltip=tooltips({"server:N": "server", "at:Q": unit, f"{field}:Q": _PANELS[field]})
-            )
-        )
-        title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
-        drawn.append(layered(chart).properties(width=_WIDE, height=_HEIGHT, title=title))
-    return alt.vconcat(*drawn, spacing=12)
+    panels = {field: title for field, title in _PANELS.items() if any(row[field] is not None for row in rows)}
+
+    def draw(field: str, x: Any, y: Any) -> list[Any]:
+        color = alt.value(next(iter(colors.values())))
+        if len(shown) > 1:
+            color = series_color("server:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
+        tip = tooltips({"server:N": "server", "at:Q": unit, f"{field}:Q": _PANELS[field]})
+        lines = alt.Chart(inline(rows)).mark_line(strokeWidth=1.8, interpolate="step-after", clip=True)
+        return [lines.encode(x=x, y=y, color=color, tooltip=tip)]
+
+    span = (0.0, (end_s - begin_s) / unit_s)
+    return panels_over_time(panels, f"{unit} since {began}", span, draw, height=_HEIGHT, ticks=4)
 
 
 def _rows(server: ReplayedServer, begin_s: float, unit_s: float) -> list[dict[str, object]]:

@@ -9,25 +9,17 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.wording import sentence
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, series_color, specification_of, tooltips
 from wastenot.pages.formatting import SPACE, percent
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.serving.model.engine import core_clocks_mhz
 from wastenot.serving.model.steered_headline import best_of, headline_run
 from wastenot.serving.model.steering import Steered, Steering
-from wastenot.serving.page.engine_words import simulated_origin, steps_text
+from wastenot.serving.page import steer_words
+from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
-from wastenot.serving.page.steer_words import (
-    about,
-    about_table,
-    effect_text,
-    next_step,
-    notes_on,
-    panels,
-    policies_table,
-    verdict_text,
-)
+from wastenot.serving.page.simulated_words import simulated_origin, steps_text
 
 _ASSUMED = ", assumed"
 
@@ -44,7 +36,9 @@ def policies_figure(found: Steering) -> Figure:
     if found.with_assumed is not None:
         note += " Blue: known clocks only; orange: assumed ones, too."
     chart = policies_chart(bars, allowed=1.0 - found.share, late="late requests, %")
-    return Figure("serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(chart))
+    return Figure(
+        "serving-policies", "Energy and deadlines by policy", steer_words.about(found), note, specification_of(chart)
+    )
 
 
 def _bars(found: Steering, *, assumed: bool = False) -> list[PolicyBar]:
@@ -72,7 +66,6 @@ def _name_of(run: Steered, *, assumed: bool = False) -> str:
     return f"{name}{_ASSUMED}" if assumed else name
 
 
-_WIDE, _HEIGHT = 900, 84
 _BINS = 240  # of a picture
 _CLOSE_S = 60.0  # of the stretch that is looked at closely
 _PANELS = {
@@ -89,12 +82,14 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
     shown = _shown(found)
     if not shown:
         return ()
-    figures = [_figure(found, shown, "serving-timeline", "Timeline", _READ, 0.0, found.duration_s)]
+
+    def figure(name: str, title: str, note: str, begin_s: float, end_s: float) -> Figure:
+        return Figure(name, title, steer_words.about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
+
+    figures = [figure("serving-timeline", "Timeline", _READ, 0.0, found.duration_s)]
     if found.duration_s > 3 * _CLOSE_S:
         begin_s = _busiest_s(shown[0])
-        figures.append(
-            _figure(found, shown, "serving-minute", "The busiest minute", _MINUTE, begin_s, begin_s + _CLOSE_S),
-        )
+        figures.append(figure("serving-minute", "The busiest minute", _MINUTE, begin_s, begin_s + _CLOSE_S))
     return tuple(figures)
 
 
@@ -135,10 +130,6 @@ _READ = (
 _MINUTE = "The minute in which most tokens were generated, from the timeline above; panels and lines are the same."
 
 
-def _figure(found: Steering, shown: list[Steered], name: str, title: str, note: str, begin_s: float, end_s: float) -> Figure:
-    return Figure(name, title, about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
-
-
 def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) -> Any:
     alt = load("altair")
     rows = [row for run in shown for row in timeline_rows(_steering_of(found, run), run, begin_s, end_s)]
@@ -147,35 +138,19 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) 
     unit_s = 60.0 if minutes else 1.0
     limits = {"gap_ms": 1e3 * found.deadlines.tbt_s, "first": 100.0}
     tip = tooltips({"policy:N": "policy", "at:Q": "minute" if minutes else "second"})
-    panels = []
-    fields = [field for field in _PANELS if any(row[field] is not None for row in rows)]
-    for field in fields:
-        last = field == fields[-1]
-        x = alt.X(
-            "at:Q",
-            title=f"{'minutes' if minutes else 'seconds'} since the start" if last else None,
-            scale=alt.Scale(domain=[begin_s / unit_s, end_s / unit_s], nice=False),
-            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
-        )
-        y = alt.Y(
-            f"{field}:Q",
-            title=None,
-            scale=alt.Scale(zero=field != "mhz", nice=True),
-            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
-        )
+    panels = {field: title for field, title in _PANELS.items() if any(row[field] is not None for row in rows)}
+
+    def draw(field: str, x: Any, y: Any) -> list[Any]:
         color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
         shape = {"interpolate": "step-after"} if field == "mhz" else {}
-        line = (
-            alt.Chart(inline(rows))
-            .mark_line(strokeWidth=1.4, opacity=0.9, clip=True, **shape)
-            .encode(x=x, y=y, color=color, tooltip=tip)
-        )
-        layers = [line]
-        if field in limits:
-            layers.insert(0, alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y))
-        title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
-        panels.append(layered(*layers).properties(width=_WIDE, height=_HEIGHT, title=title))
-    return alt.vconcat(*panels, spacing=10)
+        lines = alt.Chart(inline(rows)).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, **shape)
+        lines = lines.encode(x=x, y=y, color=color, tooltip=tip)
+        if field not in limits:
+            return [lines]
+        return [alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y), lines]
+
+    title = f"{'minutes' if minutes else 'seconds'} since the start"
+    return panels_over_time(panels, title, (begin_s / unit_s, end_s / unit_s), draw)
 
 
 def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -> list[dict[str, object]]:
@@ -245,20 +220,20 @@ def steer_page(found: Steering) -> Page:
         brand="serving",
         title=(engine.model or "engine", f"on {engine.device or 'an unnamed device'}"),
         origin=simulated_origin((engine,)),
-        effect=effect_text(found),
-        verdict=verdict_text(found),
-        panels=panels(found),
-        next_step=next_step(found),
+        effect=steer_words.effect_text(found),
+        verdict=steer_words.verdict_text(found),
+        panels=steer_words.panels(found),
+        next_step=steer_words.next_step(found),
         figures=figures[:2],
         tables=[],
         folded=Folded(
             "All policies",
             f"what each does, its numbers{', and the busiest minute' if figures[2:] else ''}",
             figures[2:],
-            [("meanings", about_table(found)), ("policies", policies_table(found))],
+            [("meanings", steer_words.about_table(found)), ("policies", steer_words.policies_table(found))],
         ),
-        notes=[sentence(note) for note in notes_on(found)],
-        about=about(found),
+        notes=[sentence(note) for note in steer_words.notes_on(found)],
+        about=steer_words.about(found),
         device=engine.device,
         made_from=[
             *([("Trace", found.trace)] if found.trace else []),

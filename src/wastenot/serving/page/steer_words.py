@@ -20,7 +20,7 @@ from wastenot.serving.model.steered_headline import (
     stays_lowest,
 )
 from wastenot.serving.model.steering import PolicyName, Steered, Steering
-from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
+from wastenot.serving.page.simulated_words import band_text, by_deadline_note, clocks_note, waits_text
 
 
 def about(found: Steering) -> str:
@@ -64,7 +64,7 @@ def by_deadline_text(found: Steering) -> str | None:
     if found.stock is None:
         return None
     best = best_of(found)
-    other = next(run for run in found.stock.runs if run.name == best.name)
+    other = found.stock.again(best)
     met, energy = (other.result.attainment, best.result.attainment), best.result.energy_j / other.result.energy_j
     return by_deadline_note(_in_sentence(best), met, energy)
 
@@ -254,16 +254,13 @@ def policies_table(found: Steering) -> Table:
     assumed: tuple[Listed[Steered], ...] = ()
     if found.with_assumed is not None:
         more = found.with_assumed
-        runs = {run.name: run for run in more.runs}
         assumed = (
             Listed(
                 "Saved with assumed clocks",
-                lambda run: None if run is first else more.saved(runs[run.name]),
+                lambda run: None if run is first else more.saved(more.again(run)),
                 lambda value: percent(value, 1),
             ),
-            Listed(
-                "Deadlines met with those", lambda run: runs[run.name].result.attainment, lambda value: percent(value, 2)
-            ),
+            Listed("Deadlines met with those", lambda run: more.again(run).result.attainment, lambda part: percent(part, 2)),
         )
     columns: tuple[Listed[Steered], ...] = (
         Listed("Policy", lambda run: run.result.policy, numeric=False),
@@ -274,10 +271,11 @@ def policies_table(found: Steering) -> Table:
         ),
         Listed("Deadlines met", lambda run: run.result.attainment, lambda value: percent(value, 2)),
         *assumed,
+        Listed("Energy per token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed(
             "First token, P99",
             lambda run: next((each for each in run.result.ttft_p99_s if not math.isnan(each)), None),
-            text_of=lambda run: waits_text([None if math.isnan(each) else each for each in run.result.ttft_p99_s], " / "),
+            text_of=lambda run: waits_text([None if math.isnan(each) else each for each in run.result.ttft_p99_s]),
         ),
         Listed("Between tokens, P99", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
         Listed("Mean clock", lambda run: run.result.mean_core_mhz, lambda value: f"{value:,.0f}{SPACE}MHz"),

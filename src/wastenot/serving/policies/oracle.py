@@ -121,50 +121,31 @@ def run_oracle(requests: Requests, engine: Engine, deadlines: Deadlines, *, shar
 
 
 class _Worth(NamedTuple):
-    """What is still to come, in energy.
+    """What is still to come, in energy."""
 
-    Attributes:
-        miss_j: a missed deadline.
-        token_j: a token to be made, by requests that are there.
-        prompt_token_j: a token to be prefilled.
-        prompt_token_s: the time that it takes.
-    """
-
-    miss_j: float
-    token_j: FloatArray
-    prompt_token_j: float
-    prompt_token_s: float
+    miss_j: float  # a missed deadline
+    token_j: FloatArray  # a token to be made, by requests that are there
+    prompt_token_j: float  # a token to be prefilled
+    prompt_token_s: float  # the time that it takes
 
 
 class _Clocks(NamedTuple):
-    """The clocks that are tried.
+    """The clocks that are tried."""
 
-    Attributes:
-        idle: while there is nothing to do.
-        pairs: settings without and with prompts, by requests that decode, first all ``DECODE_CLOCKS`` with the lowest one
-            with prompts, and so on; without is -1 in pairs that are none; shape (states, pairs, 2).
-    """
-
-    idle: int
+    idle: int  # while there is nothing to do
+    # settings without and with prompts, by requests that decode, first all ``DECODE_CLOCKS`` with the lowest one with
+    # prompts, and so on; without is -1 in pairs that are none; shape (states, pairs, 2)
     pairs: IndexArray
 
 
 class _Tried(NamedTuple):
-    """Ways that were tried in a stretch.
+    """Ways that were tried in a stretch."""
 
-    Attributes:
-        origin: the way that was kept before from which each came.
-        clocks: the pair in the stretch; shape (ways, 2).
-        score: the less, the better.
-        spent_j: at the end of the last step.
-        left: requests that are not answered.
-    """
-
-    origin: IndexArray
-    clocks: IndexArray
-    score: FloatArray
-    spent_j: FloatArray
-    left: IndexArray
+    origin: IndexArray  # the way that was kept before from which each came
+    clocks: IndexArray  # the pair in the stretch; shape (ways, 2)
+    score: FloatArray  # the less, the better
+    spent_j: FloatArray  # at the end of the last step
+    left: IndexArray  # requests that are not answered
 
 
 class _Search:

@@ -93,37 +93,21 @@ class Price:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prices:
-    """What holds until prices are computed again.
+    """What holds until prices are computed again."""
 
-    Attributes:
-        risks: of arrivals.
-        chain: of the batch.
-        output: tokens of an answer, on average.
-        decoding: share of the time that is left for decoding.
-        request_j: mean energy of a request.
-        most: requests that fit into the batch.
-        first_tokens: deadlines that an arrival puts at risk; shape (settings, states).
-        late: what an arrival brings by batch and context, as far as asked for.
-        busy: share of the time that prompts take, by setting; shape (settings,).
-        shared_s: that a prompt waits for others in its steps, by setting; shape (settings,).
-        whole_s: time to prefill prompts like those seen lately at the maximum clock; shape (prompts,).
-        limit_s: bound on the time to the first token of these; shape (prompts,).
-        full_per_s: requests that a batch nearly full answers in a second; shape (settings,).
-    """
-
-    risks: Risks
-    chain: ChainPrices
-    output: float
-    decoding: float
-    request_j: float
-    most: float
-    first_tokens: FloatArray
-    late: dict[tuple[int, int], FloatArray]
-    busy: FloatArray
-    shared_s: FloatArray
-    whole_s: FloatArray
-    limit_s: FloatArray
-    full_per_s: FloatArray
+    risks: Risks  # of arrivals
+    chain: ChainPrices  # of the batch
+    output: float  # tokens of an answer, on average
+    decoding: float  # share of the time that is left for decoding
+    request_j: float  # mean energy of a request
+    most: float  # requests that fit into the batch
+    first_tokens: FloatArray  # deadlines that an arrival puts at risk; shape (settings, states)
+    late: dict[tuple[int, int], FloatArray]  # what an arrival brings by batch and context, as far as asked for
+    busy: FloatArray  # share of the time that prompts take, by setting; shape (settings,)
+    shared_s: FloatArray  # that a prompt waits for others in its steps, by setting; shape (settings,)
+    whole_s: FloatArray  # time to prefill prompts like those seen lately at the maximum clock; shape (prompts,)
+    limit_s: FloatArray  # bound on the time to the first token of these; shape (prompts,)
+    full_per_s: FloatArray  # requests that a batch nearly full answers in a second; shape (settings,)
 
     def worth(self, batch: float) -> float:
         """What it is worth that one request of a batch is done."""

@@ -73,13 +73,10 @@ class Choice(NamedTuple):
         setting: to ask for; an index into the settings of the engine's tables. Asking for the one that is asked for already
             does nothing; another one replaces a switch that is under way.
         again_s: when the policy wants to be asked again even though nothing comes or goes.
-        hold_s: until when prompts are held back, so that the clock is up when they are prefilled: while others decode, steps
-            that begin before it prefill none. It holds until the policy is asked again.
     """
 
     setting: int
     again_s: float = math.inf
-    hold_s: float = -math.inf
 
 
 class Policy(Protocol):

@@ -22,8 +22,7 @@ class Timeline:
         running: requests that decode, on average; shape (bins,).
         waiting: other requests that are there, on average; shape (bins,).
         tokens: made; shape (bins,).
-        mean_gap_s: between two tokens, of those made in the bin; ``nan`` where there are none; shape (bins,).
-        longest_gap_s: likewise the longest; shape (bins,).
+        longest_gap_s: between two tokens, of those made in the bin; shape (bins,).
     """
 
     bin_s: float
@@ -32,7 +31,6 @@ class Timeline:
     running: FloatArray
     waiting: FloatArray
     tokens: IndexArray
-    mean_gap_s: FloatArray
     longest_gap_s: FloatArray
 
     @property
@@ -57,7 +55,6 @@ class Served:
         first_token_s: when each had its first token; shape (requests,).
         finish_s: when each had its last; shape (requests,).
         late_tokens: tokens of each after the first that came later than the bound after the one before; shape (requests,).
-        longest_gap_s: between two tokens of each; 0 for a single token; shape (requests,).
         preemptions: of each; shape (requests,).
         end_s: of the last step.
         energy_j: by what it was used for: ``prefill``, ``decode``, ``mixed`` steps, ``idle`` (waiting for requests, host).
@@ -74,7 +71,6 @@ class Served:
     first_token_s: FloatArray
     finish_s: FloatArray
     late_tokens: IndexArray
-    longest_gap_s: FloatArray
     preemptions: IndexArray
     end_s: float
     energy_j: dict[str, float]
@@ -103,3 +99,16 @@ class Served:
 
 GAP_EDGES_S: FloatArray = np.geomspace(1e-4, 10.0, 501)
 """Edges of the bins of gaps between tokens: 2.3 % wide."""
+
+
+def gap_percentile_s(gap_counts: IndexArray, share: float) -> float:
+    """A time between two tokens that a share of all does not exceed: the upper edge of its bin; 0 where there are none.
+
+    Args:
+        gap_counts: tokens by the gap before them, in :data:`GAP_EDGES_S`; shape (edges + 1,).
+        share: of the tokens.
+    """
+    within = np.cumsum(gap_counts)
+    if not within[-1]:
+        return 0.0
+    return float(GAP_EDGES_S[min(int(np.searchsorted(within, share * within[-1])), len(GAP_EDGES_S) - 1)])

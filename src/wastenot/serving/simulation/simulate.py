@@ -12,8 +12,7 @@ At the boundary between two steps, at time *t*:
    leave of the step. Without, the step is a prefill of whole prompts if any can be admitted (the first of them however long
    it is), and decoding requests wait.
 4. If something came, began to decode or went since the policy was last asked, or it wanted to be, it is asked. A switch
-   asked for at *t* is in effect for steps that begin at *t* + ``switch_s`` or later; a step runs at one clock. While the
-   policy holds prompts back and others decode, the step prefills nothing (what was admitted stays admitted).
+   asked for at *t* is in effect for steps that begin at *t* + ``switch_s`` or later; a step runs at one clock.
 5. The step lasts as the tables say, and ``overhead_s`` before it at idle power. One with prompts ends no sooner than
    the host has launched it, from its begin or that of a decode step right before it on (``launch_s``, ``graph_launch_s``):
    its GPUs wait at idle power. Prompts of one step cost what one prompt of all their tokens would, on top of as many past
@@ -26,9 +25,6 @@ These are the rules of vLLM's scheduler (V1, 0.32), step by step those of its re
 <wastenot.serving.model.engine.Scheduler>` names the other orders that an engine may have.
 
 With nothing to do, the engine idles until the next request comes, and the clock may switch meanwhile.
-
-Requests whose prompts were prefilled elsewhere (``first_token_s``) come with their caches: they are admitted in their turn
-where the batch and the cache have room, take no part of a step's prompts, and decode from that step on.
 
 An engine is a cluster of one: its steps are made by :mod:`wastenot.serving.cluster.simulation.core`, one by one.
 """
@@ -62,7 +58,6 @@ def simulate(
     *,
     deadlines: Deadlines = LITERATURE,
     predicted_tokens: FloatArray | None = None,
-    first_token_s: FloatArray | None = None,
     timeline_s: float | None = None,
 ) -> Served:
     """Run an engine until all requests are answered.
@@ -73,17 +68,14 @@ def simulate(
         policy: that steers its clock.
         deadlines: that the policy is told, and that late tokens are counted by.
         predicted_tokens: answers' lengths as the policy is told; by default the true ones.
-        first_token_s: when each had its first token elsewhere; its arrival is then that of its cache, its ``output_tokens``
-            count the first token, too, and are at least 2.
         timeline_s: width of the bins of a timeline; doubled as often as a run needs that lasts far beyond its last arrival.
 
     Raises:
         BadInputError: a request that can never fit into the cache; a setting that is none.
         OutsideProfileError: a step that the tables do not cover.
     """
-    _check(requests, engine, first_token_s)
     run = _run_of(requests, engine, policy, deadlines, predicted_tokens, alone=True)
-    _count(run, requests, engine, first_token_s, timeline_s)
+    _count(run, requests, engine, timeline_s)
     run.run()
     return _served(run, requests)
 
@@ -94,7 +86,6 @@ def before_first_step(requests: Requests, engine: Engine, deadlines: Deadlines, 
     Raises:
         BadInputError: as of :func:`simulate`.
     """
-    _check(requests, engine, None)
     run = _run_of(requests, engine, Fixed(0), deadlines, None, alone=False)
     run.get_ready(slots)
     arrays, numbers = run.arrays, run.numbers
@@ -147,9 +138,7 @@ def _ignore(*_: object) -> None:
     """Answers are read off the run."""
 
 
-def _count(
-    run: ClusterRun, requests: Requests, engine: Engine, first_token_s: FloatArray | None, timeline_s: float | None
-) -> None:
+def _count(run: ClusterRun, requests: Requests, engine: Engine, timeline_s: float | None) -> None:
     """Have the run count what is reported of an engine alone."""
     bins, settings, numbers = 0, len(engine.tables.settings), run.numbers
     if timeline_s is not None:
@@ -158,36 +147,12 @@ def _count(
         last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
         bins = 2 * min(math.ceil(last_s / timeline_s) + 32, _MOST_BINS)
     numbers.drawn, numbers.drawn_s, numbers.settings = bins, timeline_s or 0.0, settings
-    numbers.calendar = int(requests.output_tokens.max(initial=1)) + 2
     run.arrays = run.arrays._replace(
-        handed_s=column_of(np.zeros(0) if first_token_s is None else first_token_s.astype(np.float64)),
-        longest_s=column_of(np.zeros(len(requests))),
         preemptions=column_of(np.zeros(len(requests), dtype=np.int64)),
-        gaps=column_of(np.zeros(2 * int(numbers.calendar), dtype=records.GAP)),
         setting_s=column_of(np.zeros(settings)),
         drawn=column_of(np.zeros(bins, dtype=records.DRAWN)),
         drawn_setting_s=column_of(np.zeros(bins * settings)),
     )
-
-
-def _check(requests: Requests, engine: Engine, first_token_s: FloatArray | None) -> None:
-    tokens = requests.prompt_tokens + requests.output_tokens
-    too_long = np.flatnonzero(-(-tokens // engine.block_tokens) > engine.cache_blocks)
-    if len(too_long):
-        first = too_long[0]
-        raise BadInputError(
-            f"request {first + 1}: {requests.prompt_tokens[first]} + {requests.output_tokens[first]} tokens do not fit into "
-            f"the cache of {engine.cache_blocks * engine.block_tokens} tokens; leave it out or give the engine more memory"
-        )
-    if engine.most_running < 1 or engine.most_step_tokens < 1:
-        raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
-    if first_token_s is not None:
-        if requests.cached_tokens is not None:
-            raise BadInputError("requests whose prompts were prefilled elsewhere do not use `cached_tokens`")
-        if (requests.output_tokens < 2).any():
-            raise BadInputError("a request whose only token was generated elsewhere has nothing to decode; leave it out")
-        if not (first_token_s <= requests.arrival_s).all():
-            raise BadInputError("`first_token_s`: a cache cannot arrive before the first token that was generated with it")
 
 
 def _served(run: ClusterRun, requests: Requests) -> Served:
@@ -198,7 +163,6 @@ def _served(run: ClusterRun, requests: Requests) -> Served:
         values_of(arrays.answers, "first_s"),
         values_of(arrays.answers, "finish_s"),
         values_of(arrays.answers, "late").astype(np.intp),
-        np.asarray(arrays.longest_s, dtype=np.float64),
         np.asarray(arrays.preemptions, dtype=np.intp),
         end_s,
         {kind: float(getattr(numbers, f"{kind}_j")) for kind in records.KINDS},
@@ -216,9 +180,8 @@ def _timeline(run: ClusterRun, end_s: float) -> Timeline:
     numbers, drawn = run.numbers, run.arrays.drawn
     bin_s = float(numbers.drawn_s)
     used = math.ceil(end_s / bin_s)
-    energy_j, running_s, waiting_s, gap_s, longest_s, tokens, gaps = (
-        values_of(drawn, name)[:used]
-        for name in ("energy_j", "running_s", "waiting_s", "gap_s", "longest_s", "tokens", "gaps")
+    energy_j, running_s, waiting_s, longest_s, tokens = (
+        values_of(drawn, name)[:used] for name in ("energy_j", "running_s", "waiting_s", "longest_s", "tokens")
     )
     setting_s = np.asarray(run.arrays.drawn_setting_s, dtype=np.float64).reshape(int(numbers.drawn), -1)[:used]
     lasted_s = setting_s.sum(axis=1)
@@ -229,6 +192,5 @@ def _timeline(run: ClusterRun, end_s: float) -> Timeline:
         np.divide(running_s, lasted_s, out=np.zeros(used), where=lasted_s > 0),
         np.divide(waiting_s, lasted_s, out=np.zeros(used), where=lasted_s > 0),
         tokens,
-        np.divide(gap_s, gaps, out=np.full(used, math.nan), where=gaps > 0),
         longest_s,
     )

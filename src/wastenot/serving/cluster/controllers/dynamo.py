@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
+from wastenot.planning.tariff import WEEK_S
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.controllers.fixed import room_of, taken, with_somewhere
 from wastenot.serving.cluster.demand import Demand
@@ -88,7 +89,7 @@ class Dynamo:
     shards: bool = True
     clocks: bool = True
     head_room: float = 0.0
-    lasts_s: float = 7 * 86_400.0
+    lasts_s: float = WEEK_S
     period_s: float = INSTANCE_S
     emergencies: bool = True
     _sizing: Sizing = field(init=False, repr=False)

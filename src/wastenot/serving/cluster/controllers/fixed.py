@@ -131,26 +131,13 @@ def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float 
 
 
 def steered(profiles: Profiles, peak_per_s: FloatArray, make: Callable[[], Policy], *, head_room: float = 0.0) -> Fixed:
-    """The single pool, each instance with a policy of its own.
-
-    Args:
-        profiles: of the cluster.
-        peak_per_s: of each class, all at once; shape (9,).
-        make: the policy of one instance, whose name is the plan's.
-        head_room: of the capacity, above the peak.
-    """
+    """The :func:`single_pool`, each instance with a policy of its own that ``make`` makes, whose name is the plan's."""
     plan = single_pool(profiles, peak_per_s, head_room=head_room)
     return replace(plan, name=make().name, placed=tuple(replace(each, clock=Steered(make)) for each in plan.placed))
 
 
 def multi_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
-    """A pool for each class that fills whole instances, of the largest layout at the maximum clock.
-
-    Args:
-        profiles: of the cluster.
-        peak_per_s: of each class; shape (9,).
-        head_room: of the capacity, above the peak.
-    """
+    """A pool for each class that fills whole instances; otherwise as :func:`single_pool`."""
     layout = len(profiles.cluster.layouts) - 1
     sizing = sized(peak_per_s * (1 + head_room), profiles.capacity_by_class(layout))
     placed = tuple(Placed(pool, layout, count) for pool, count in enumerate(sizing.instances) if count)

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.planning.tariff import Tariff
+from wastenot.planning.tariff import DAY_S, Tariff
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.demand import Demand, SlidingMaximum
 from wastenot.serving.cluster.frontiers import InstanceFrontier, greatest, rule_at
@@ -55,13 +55,11 @@ from wastenot.serving.cluster.tariffs import start_outweighed_s
 # not recorded. `docs/judged-serving.md` has the results: a whole week, and flash crowds with three seeds.
 
 PATIENCE = 0.6
-"""Of the longest bound on the time to the first token that prompts which wait may take of an instance before it is an
-emergency."""
+"""Of the longest bound on the time to the first token: waiting prompts that take an instance longer are an emergency."""
 REMEMBERED_S = 600.0
 """Time constant over which misses, and the work of a request, are forgotten."""
 NEAR = 0.02
-"""A load that is so little above a level is taken for it; by default levels are a twelfth of the capacity apart, or a
-sixth."""
+"""A load so little above a level is taken for it; by default levels are a twelfth or a sixth of the capacity apart."""
 WINDOWS_S = (20.0, 60.0)
 """Over which the load of the moment is averaged; the higher mean counts, so that it is quick to rise and slow to fall. Of λ
 requests/s the shorter mean has a relative error of 1 / √(20 λ): 5 % at 20 a second."""
@@ -110,16 +108,11 @@ PLAN_S = 300.0
 BURSTS_S = 1800.0
 """Time over which bursts are remembered."""
 UNSEEN = 1.3
-"""Of the usual load, a burst that is to be expected before a quarter of an hour has shown what bursts there are: it counts
-as seen ``BURSTS_S / 2`` before the begin."""
+"""Of the usual load, a burst to be expected before any is seen: it counts as seen ``BURSTS_S / 2`` before the begin."""
 UNKNOWN_SWING = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Multiples of the load that the layout is chosen for where no time is known to be like another."""
-DAY_S = 86_400.0
-"""Whose load the layout is chosen for."""
 _ALIKE = Tariff.hourly(1.0)
 """Energy costs the same at all times."""
-_STOPPED = ((InstanceState.PARKED, 0), (InstanceState.SERVING, 1))
-"""State, and the least pool, of instances that may be stopped, in order."""
 _THERE = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
 
 
@@ -205,15 +198,14 @@ class Parking:
         over = late or self._beyond(view)
         if self._lasting(view) or over or lost:
             self._alarm_s = view.now_s + self.alarm_s
-        alarm, before = view.now_s < self._alarm_s, self._alarm
-        self._alarm = alarm
+        before, self._alarm = self._alarm, view.now_s < self._alarm_s
         actions: list[Action] = []
         if over or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
             self._plan_s = view.now_s + PLAN_S
             actions += self._resize(view, self._for_now() if over else 1)
-        steered = list(self._steer(view, alarm))
-        if alarm != before or self._has_reserve != self._reserve:
-            actions.append(self._route(alarm=alarm, reserve=self._has_reserve))
+        steered = list(self._steer(view, self._alarm))
+        if self._alarm != before or self._has_reserve != self._reserve:
+            actions.append(self._route(alarm=self._alarm, reserve=self._has_reserve))
         return [*actions, *steered]
 
     def _route(self, *, alarm: bool, reserve: bool) -> Route:
@@ -306,9 +298,9 @@ class Parking:
         self._short = free if soon - len(own) > free else math.inf
         yield from [start] * min(soon - len(own), free)
         # Parked ones first, then those of the reserve.
-        first, then = (own[(view.state[own] == state) & (view.pool[own] >= pool)] for state, pool in _STOPPED)
-        spare = [*first.tolist(), *then.tolist()]
-        for instance in spare[: max(len(own) - max(soon, later), 0)]:
+        parked = own[view.state[own] == InstanceState.PARKED]
+        reserve = own[(view.state[own] == InstanceState.SERVING) & (view.pool[own] > 0)]
+        for instance in [*parked.tolist(), *reserve.tolist()][: max(len(own) - max(soon, later), 0)]:
             yield Stop(instance)
 
     # ---- instances that serve ---------------------------------------------------------------------------------------

@@ -11,7 +11,10 @@ from wastenot.serving.model.step_costs import USES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_PARTS = ("records", "trees", "costs", "counting", "requests", "instances", "router", "core", "ways")
+_PARTS = (
+    "records", "trees", "costs", "counting", "requests", "admission", "completing", "instances",
+    "choosing", "router", "core", "ways",
+)  # fmt: skip
 _USES = (*USES, __file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _PARTS))
 
 

@@ -32,20 +32,10 @@ from typing import Any
 import numpy as np
 
 from wastenot.serving.cluster.simulation.compiling import compiled, inside
+from wastenot.serving.cluster.simulation.completing import after_step, after_stretch, finish_those_done
+from wastenot.serving.cluster.simulation.costs import lasts
 from wastenot.serving.cluster.simulation.counting import rest, spend
-from wastenot.serving.cluster.simulation.instances import (
-    after_step,
-    after_stretch,
-    ask_clock,
-    cut,
-    finish_those_done,
-    lasts,
-    look_into,
-    plan,
-    prepare,
-    steps_until,
-    wanted,
-)
+from wastenot.serving.cluster.simulation.instances import ask_clock, cut, look_into, plan, prepare, steps_until, wanted
 from wastenot.serving.cluster.simulation.records import (
     ASK,
     AWAY,
@@ -125,7 +115,7 @@ def heed_answer(state: State) -> int:
     instance = state.instances[numbers.which]
     layout = state.layouts[instance.layout]
     numbers.asked = 0
-    instance.again_s, instance.hold_s, instance.news = state.answer[1], state.answer[2], 0
+    instance.again_s, instance.news = state.answer[1], 0
     ask_clock(state, instance, layout, int(state.answer[0]))
     return go_on(state, numbers.which, instance, layout, True)
 
@@ -184,7 +174,7 @@ def begin(state: State, number: int, now_s: float) -> None:
     ) = instance.fresh = 0
     instance.events = instance.exempt = instance.late = instance.place = 0
     instance.secured, instance.free, instance.tokens_left = -1, layout.cache_blocks, 0.0
-    instance.news, instance.again_s, instance.hold_s = 1, -np.inf, -np.inf
+    instance.news, instance.again_s = 1, -np.inf
     for residue in range(numbers.due_room):
         state.due[instance.room * numbers.due_room + residue] = 0
     instance.doing, instance.end_s = IDLE, now_s if instance.steered else np.inf
@@ -307,16 +297,13 @@ def run(state: State, until_s: float) -> int:
 
 @compiled
 def look(
-    state: State, now_s: float, running: Column, waiting: Column, waiting_tokens: Column, context: Column, setting: Column
+    state: State, now_s: float, setting: Column, running: Column, waiting: Column, waiting_tokens: Column, context: Column
 ) -> None:
-    """What a controller sees of each instance."""
+    """What a controller sees of each instance, in the order of its view."""
     for number in range(len(running)):
         instance = state.instances[number]
-        running[number], waiting[number], waiting_tokens[number] = (
-            instance.running,
-            instance.waiting + instance.prefilling,
-            instance.waiting_tokens,
-        )
+        running[number], waiting[number] = instance.running, instance.waiting + instance.prefilling
+        waiting_tokens[number] = instance.waiting_tokens
         context[number] = instance.context + instance.running * progress(state, number, now_s)
         setting[number] = instance.asked if instance.effective_s <= now_s else instance.setting
 
@@ -326,4 +313,4 @@ def make_ready(state: State) -> None:
     compile_ahead(act, RUN, state, 0, 0.0, 0.0)
     compile_ahead(grow_tree, state.loads, 0, 0)
     compile_ahead(look, state, 0.0, *[state.ends] * 5)
-    compile_ahead(look_held, state, 0.0, *[state.ends] * 3)
+    compile_ahead(look_held, state, 0.0, *[state.ends] * 2)

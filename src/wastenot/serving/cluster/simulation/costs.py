@@ -83,3 +83,9 @@ def prompts_cost(state: State, layout: Any, instance: Any, context: float) -> tu
             tables, layout, instance.setting, batch, context, instance.place
         )
     return max(together_s, empty_s) + full_s - empty_s, max(together_j, empty_j) + full_j - empty_j
+
+
+@inlined
+def lasts(first: float, more: float, steps: int) -> float:
+    """What the first steps of a stretch take together."""
+    return first * steps + more * (0.5 * steps * (steps - 1))

@@ -1,15 +1,10 @@
 """What a run counts: gaps between tokens, energy over time, and more of a single engine; and time at idle power.
 
-Three devices keep counting from costing more than the simulation:
+Two devices keep counting from costing more than the simulation:
 
 - The gaps of a stretch of steps are affine in the step, so that its histogram takes one addition for each bin that they
   cross rather than for each step (:func:`note_gaps`).
 - A timeline's bin and an instance's bin of the histogram are most often those of the last time, and are looked at first.
-- The longest gap of a request since it joined comes from a stack that all requests share (:func:`push_gap`, a single engine
-  only). A gap pops those that are no longer than it: every request that saw them sees it, too.
-
-      gaps so far    5  3  4  2  4  1                 on the stack, by event    5 (1st)   4 (5th)   1 (6th)
-      a request that joined after the 2nd event       the first on the stack from after then: 4
 """
 
 from __future__ import annotations
@@ -30,16 +25,15 @@ def coarser(state: State) -> None:
     for at in range(numbers.drawn):
         drawn, one, two, filled = state.drawn[at], 2 * at, 2 * at + 1, 2 * at + 1 < numbers.drawn
         if not filled:
-            drawn.energy_j = drawn.running_s = drawn.waiting_s = drawn.gap_s = drawn.longest_s = 0.0
-            drawn.tokens = drawn.gaps = 0
+            drawn.energy_j = drawn.running_s = drawn.waiting_s = drawn.longest_s = 0.0
+            drawn.tokens = 0
         else:
             first, second = state.drawn[one], state.drawn[two]
             drawn.energy_j = first.energy_j + second.energy_j
             drawn.running_s = first.running_s + second.running_s
             drawn.waiting_s = first.waiting_s + second.waiting_s
-            drawn.gap_s = first.gap_s + second.gap_s
             drawn.longest_s = max(first.longest_s, second.longest_s)
-            drawn.tokens, drawn.gaps = first.tokens + second.tokens, first.gaps + second.gaps
+            drawn.tokens = first.tokens + second.tokens
         for each in range(numbers.settings):
             state.drawn_setting_s[at * numbers.settings + each] = (
                 state.drawn_setting_s[one * numbers.settings + each] + state.drawn_setting_s[two * numbers.settings + each]
@@ -96,46 +90,12 @@ def draw_tokens(state: State, now_s: float, tokens: int) -> None:
 
 
 @inside
-def draw_gap(state: State, now_s: float, gap_s: float, tokens: int) -> None:
-    """Into the timeline of a single engine: a number of tokens came now, a time after the ones before."""
+def draw_gap(state: State, now_s: float, gap_s: float) -> None:
+    """Into the timeline of a single engine: a token came now, a time after the one before."""
     numbers = state.numbers[0]
     if numbers.drawn:
         drawn = state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)]
-        drawn.gaps += tokens
-        drawn.gap_s += gap_s * tokens
         drawn.longest_s = max(drawn.longest_s, gap_s)
-
-
-@inlined
-def push_gap(state: State, instance: Any, gap_s: float) -> None:
-    """A gap onto the stack of those that were not reached or exceeded since."""
-    numbers = state.numbers[0]
-    while numbers.stacked and state.gaps[numbers.stacked - 1].gap_s <= gap_s:
-        numbers.stacked -= 1
-    if numbers.stacked == len(state.gaps):  # move those that a request may still ask for to the beginning
-        kept = 0
-        for place in range(numbers.stacked):
-            if state.gaps[place].event > instance.events - numbers.calendar:
-                state.gaps[kept].event, state.gaps[kept].gap_s = state.gaps[place].event, state.gaps[place].gap_s
-                kept += 1
-        numbers.stacked = kept
-    state.gaps[numbers.stacked].event, state.gaps[numbers.stacked].gap_s = instance.events, gap_s
-    numbers.stacked += 1
-
-
-@inside
-def find_longest_gap(state: State, request: Any) -> None:
-    """The longest gap since an event is the first on the stack that is not from before it."""
-    numbers = state.numbers[0]
-    low, high = 0, numbers.stacked
-    while low < high:
-        middle = (low + high) // 2
-        if state.gaps[middle].event < request.since:
-            low = middle + 1
-        else:
-            high = middle
-    if low < numbers.stacked:
-        request.longest_s = max(request.longest_s, state.gaps[low].gap_s)
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""An instance between two steps: what it does next, and what has come of what it did.
+"""An instance between two steps: what it does next. What has come of what it did: ``completing.py``.
 
 An engine that only decodes makes a *stretch* of steps: nothing comes or goes, the clock stays, and within one cell of its
 tables the time and the energy of a step are affine in its number: each step adds one token to the context of every request,
@@ -9,8 +9,7 @@ planned at its beginning and takes place at its end:
                         ▲ a request comes: k is cut to the first boundary at or after it
 
 ``k`` is the least of: steps to the next knot of the context (``decode_cost``), to the first answer that ends, until free
-blocks of the cache run out (:func:`room_for`), until a new clock is in effect, and until a policy wants to be asked or
-releases prompts.
+blocks of the cache run out (:func:`room_for`), until a new clock is in effect, and until a policy wants to be asked.
 
 Blocks. A request needs a new block whenever its context is a multiple of ``block_tokens``. All contexts grow by one an event
 (an event is a step that decodes), so that it needs one at events of one residue, for good. ``due`` counts requests by
@@ -35,23 +34,13 @@ from typing import Any
 
 import numpy as np
 
+from wastenot.serving.cluster.simulation.admission import admit
 from wastenot.serving.cluster.simulation.compiling import inside
-from wastenot.serving.cluster.simulation.costs import decode_cost, decode_cost_alone, prompts_cost
-from wastenot.serving.cluster.simulation.counting import (
-    count_step,
-    draw,
-    draw_gap,
-    draw_tokens,
-    note_first,
-    note_gap,
-    note_gaps,
-    push_gap,
-    rest,
-    spend,
-    take_effect,
-)
+from wastenot.serving.cluster.simulation.completing import finish_those_done
+from wastenot.serving.cluster.simulation.costs import decode_cost, decode_cost_alone, lasts, prompts_cost
+from wastenot.serving.cluster.simulation.counting import draw, note_gap, rest, take_effect
 from wastenot.serving.cluster.simulation.records import BACKLOGS, DONE_ALREADY, IDLE, LOW, STEP, STRETCH, State
-from wastenot.serving.cluster.simulation.requests import admit, answered, begin_decoding, blocks_of, make_room, stop_decoding
+from wastenot.serving.cluster.simulation.requests import blocks_of, make_room
 from wastenot.serving.cluster.simulation.trees import put_leaf
 from wastenot.serving.model.step_costs import bilinear, fraction, inlined, interval_of
 
@@ -113,7 +102,6 @@ def glide(state: State, number: int, instance: Any, layout: Any) -> bool:
         instance.event_s = instance.now_s
         if gap_s > numbers.tbt_s:
             instance.late += 1
-        push_gap(state, instance, gap_s)
         note_gap(state, number, instance, gap_s, batch)
         if instance.events == first_end or instance.now_s >= until_s:
             break
@@ -124,12 +112,6 @@ def glide(state: State, number: int, instance: Any, layout: Any) -> bool:
         instance.exempt = 0
         finish_those_done(state, number, instance, layout)
     return steps > 0
-
-
-@inlined
-def lasts(first: float, more: float, steps: int) -> float:
-    """What the first steps of a stretch take together."""
-    return first * steps + more * (0.5 * steps * (steps - 1))
 
 
 @inlined
@@ -239,9 +221,6 @@ def plan(state: State, number: int, instance: Any, layout: Any) -> bool:
         if instance.steered and instance.again_s > instance.now_s:
             instance.end_s = instance.again_s
         return True
-    holds = instance.steered and instance.running and instance.now_s < instance.hold_s
-    if holds:
-        instance.step_tokens = 0
     if state.numbers[0].alone and may_glide(state, instance, layout) and glide(state, number, instance, layout):
         instance.doing, instance.end_s = DONE_ALREADY, instance.now_s
         return True
@@ -260,8 +239,6 @@ def plan(state: State, number: int, instance: Any, layout: Any) -> bool:
         instance.steps = steps_until(
             instance.step_s, instance.step_more_s, instance.steps, instance.again_s - instance.now_s
         )
-    if holds:
-        instance.steps = steps_until(instance.step_s, instance.step_more_s, instance.steps, instance.hold_s - instance.now_s)
     instance.end_s = instance.now_s + lasts(instance.step_s, instance.step_more_s, instance.steps)
     if state.numbers[0].drawn:
         draw(state, instance, instance.end_s, instance.step_j / instance.step_s if instance.step_s else 0.0)
@@ -315,149 +292,6 @@ def room_for(state: State, instance: Any, layout: Any, steps: int) -> int:
     return steps
 
 
-@inlined
-def decoded(state: State, number: int, instance: Any, now_s: float) -> None:
-    """Each decoding request has one more token now."""
-    numbers = state.numbers[0]
-    instance.events += 1
-    instance.exempt = 0
-    instance.context += instance.running
-    common, gap_s = instance.running - instance.fresh, now_s - instance.event_s
-    if common:
-        if gap_s > numbers.tbt_s:
-            instance.late += 1
-        note_gap(state, number, instance, gap_s, common)
-        if numbers.alone:
-            push_gap(state, instance, gap_s)
-            draw_gap(state, now_s, gap_s, common)
-    if instance.fresh:
-        slot = instance.first_fresh
-        while slot >= 0:
-            request = state.slots[slot]
-            if now_s - request.last_s > numbers.tbt_s:
-                request.late += 1
-            request.late_before = instance.late
-            note_gap(state, number, instance, now_s - request.last_s, 1)
-            if numbers.alone:
-                request.longest_s, request.since = max(request.longest_s, now_s - request.last_s), instance.events + 1
-                draw_gap(state, now_s, now_s - request.last_s, 1)
-            slot = request.fresh_after
-        instance.fresh, instance.first_fresh = 0, -1
-
-
-@inside
-def finish_those_done(state: State, number: int, instance: Any, layout: Any) -> None:
-    """Those that have all of their tokens."""
-    numbers = state.numbers[0]
-    heap = instance.room * numbers.calendar_room
-    while instance.running and state.ends[heap] >> 32 == instance.events:
-        slot = state.ends[heap] & LOW
-        request = state.slots[slot]
-        stop_decoding(state, instance, layout, request, 0)
-        answered(state, number, instance, request, slot)
-
-
-@inside
-def after_stretch(state: State, number: int, instance: Any, layout: Any, steps: int, end_s: float) -> None:
-    """The steps of a stretch have taken place."""
-    numbers = state.numbers[0]
-    running, step_s = instance.running, instance.step_s
-    instance.before_s = step_s + (steps - 1) * instance.step_more_s + (layout.overhead_s if numbers.alone else 0.0)
-    idle_j, energy_j = instance.lead_j * steps, lasts(instance.step_j, instance.step_more_j, steps)
-    numbers.idle_j += idle_j
-    numbers.decode_j += energy_j
-    spend(state, instance, layout, instance.now_s, end_s, idle_j + energy_j)
-    if numbers.alone:
-        numbers.decode_s += step_s
-        numbers.decode_steps += 1
-        state.setting_s[instance.setting] += step_s
-        draw_tokens(state, end_s, running)
-    decoded(state, number, instance, instance.now_s + step_s)
-    if steps > 1:
-        note_gaps(state, number, instance, step_s, instance.step_more_s, steps)
-        more, at, block = steps - 1, instance.room * numbers.due_room, layout.block_tokens
-        turns = more // block  # in each turn of all residues every request takes one block
-        needed, residue = turns * running, (instance.events + 1) % block
-        for _ in range(more - turns * block):
-            needed += state.due[at + residue]
-            residue = residue + 1 if residue + 1 < block else 0
-        instance.free -= needed
-        instance.events += more
-        instance.secured = instance.events
-        instance.context += more * running
-    instance.tokens_left -= steps * running
-    instance.made += steps
-    instance.now_s = instance.event_s = end_s
-
-
-@inlined
-def first_or_next_token(state: State, number: int, instance: Any, layout: Any, request: Any, slot: int) -> None:
-    """A prompt is complete: the request has a token, its first or, after a preemption, its next."""
-    numbers = state.numbers[0]
-    request.made += 1
-    instance.tokens_left -= 1
-    if request.made == 1:
-        request.first_s = instance.now_s
-        if instance.steered:
-            note_first(state, number, instance, request)
-    else:  # it was preempted
-        gap_s = instance.now_s - request.last_s
-        if gap_s > numbers.tbt_s:
-            request.late += 1
-        note_gap(state, number, instance, gap_s, 1)
-        if numbers.alone:
-            request.longest_s = max(request.longest_s, gap_s)
-            draw_gap(state, instance.now_s, gap_s, 1)
-    request.last_s = instance.now_s
-    if numbers.alone:
-        draw_tokens(state, instance.now_s, 1)
-    if request.made == request.output:
-        instance.free += request.blocks
-        answered(state, number, instance, request, slot)
-    else:
-        begin_decoding(state, instance, layout, request, slot, instance.step_batch == 0)
-
-
-@inside
-def after_step(state: State, number: int, instance: Any, layout: Any) -> None:
-    """A step with prompts has taken place."""
-    numbers = state.numbers[0]
-    numbers.idle_j += instance.lead_j
-    if instance.step_batch:
-        numbers.mixed_j += instance.step_j
-    else:
-        numbers.prefill_j += instance.step_j
-    spend(state, instance, layout, instance.now_s, instance.end_s, instance.lead_j + instance.step_j)
-    instance.now_s, instance.before_s = instance.end_s, 0.0
-    instance.made += 1
-    if numbers.alone:
-        count_step(state, instance)
-    if instance.step_batch:
-        instance.tokens_left -= instance.running
-        decoded(state, number, instance, instance.now_s)
-        instance.event_s = instance.now_s
-        finish_those_done(state, number, instance, layout)
-    instance.tokens_left -= instance.step_tokens
-    slot, last = instance.first_prefilling, -1
-    while slot >= 0:
-        request = state.slots[slot]
-        after = request.after
-        request.prefilled += request.chunk
-        instance.waiting_tokens -= request.chunk
-        if request.prefilled < request.to_prefill:
-            last, slot = slot, after
-            continue
-        if last >= 0:
-            state.slots[last].after = after
-        else:
-            instance.first_prefilling = after
-        if after < 0:
-            instance.last_prefilling = last
-        instance.prefilling -= 1
-        first_or_next_token(state, number, instance, layout, request, slot)
-        slot = after
-
-
 @inside
 def by_joining(state: State, instance: Any) -> None:
     """Slots of decoding requests, in the order in which they began to, into ``scratch``.
@@ -499,7 +333,7 @@ def look_into(state: State, number: int) -> None:
         slot = first
         while slot >= 0:
             request = state.slots[slot]
-            state.waiting[at] = 0 if request.handed else request.to_prefill - request.prefilled
+            state.waiting[at] = request.to_prefill - request.prefilled
             state.waiting[waits + at] = request.prompt
             state.waiting[2 * waits + at] = request.predicted
             state.waiting[3 * waits + at] = request.arrival_s

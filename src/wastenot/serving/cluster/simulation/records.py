@@ -41,7 +41,7 @@ NUMBERS = _record(
     "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router random routed bin which "
     "leaves gap_bins first_bins prompt_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools "
     "switches calendar_room due_room rule_room holds held "
-    "asked alone calendar stacked prefill_steps decode_steps mixed_steps drawn settings",
+    "asked alone prefill_steps decode_steps mixed_steps drawn settings",
 )
 """The numbers of a run. ``requests`` so far, those from ``gone`` on in the arrays, and whether there are ``more``;
 ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
@@ -52,9 +52,8 @@ being ``unplaced_count``.
 
 ``asked``: whether the policy of ``which`` was asked, and its answer is to be heeded.
 
-``alone``: a single engine, which makes its steps one by one and counts more: time and steps by kind; ``stacked`` gaps, of
-which requests may ask for the last ``calendar`` events; a timeline of ``drawn`` bins, each of ``drawn_s``, by setting of
-``settings``."""
+``alone``: a single engine, which makes its steps one by one and counts more: time and steps by kind; a timeline of ``drawn``
+bins, each of ``drawn_s``, by setting of ``settings``."""
 
 LAYOUT = _record(
     "overhead_s launch_s graph_launch_s switch_s",
@@ -66,7 +65,7 @@ intervals of numbers of tokens. Decode steps are there by batch (``decode_at``) 
 
 INSTANCE = _record(
     "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context "
-    "again_s hold_s before_s",
+    "again_s before_s",
     "waiting_tokens context rule made joins prompt_tokens",
     "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
     "fresh first_fresh free events secured exempt late gap_bin place setting asked room step_tokens "
@@ -82,16 +81,14 @@ back until ``hold_s``; ``preempted``: whether a request was at this boundary; ``
 that began to decode so far; ``prompt_tokens``: of those with a first token while it is steered."""
 
 SLOT = _record(
-    "arrival_s first_s last_s predicted due_s sent_s longest_s",
-    "since",
+    "arrival_s first_s last_s predicted due_s sent_s",
     "number kind prompt output to_prefill prefilled chunk made joined blocks took late_before late ticket after "
-    "fresh_after place handed preemptions",
+    "fresh_after place preemptions",
 )
 """A request in the cluster, by its ``number``. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events
 when it began to decode; ``took``: the event for which it took a block; ``place``: in the order in which requests began to
 decode; ``ticket``: in the order in which the instance got them; ``due_s``: of its first token, by which all schedulers but
-``FCFS`` order; 0 where its answer was begun, infinite once it is late; ``handed``: its cache comes with it; ``since``: the
-first event whose gap is on the stack for it."""
+``FCFS`` order; 0 where its answer was begun, infinite once it is late."""
 
 POOL = _record("", "tree_at leaves members_at ready room hold")
 """Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that
@@ -111,102 +108,52 @@ KIND = _record("output_tokens", "arrivals prompt_tokens finished missed")
 BIN = _record("energy_j clock", "")
 """A bin of the timeline; ``clock``: MHz times GPUs times seconds."""
 
-DRAWN = _record("energy_j running_s waiting_s gap_s longest_s", "tokens gaps")
+DRAWN = _record("energy_j running_s waiting_s longest_s", "tokens")
 """A bin of the timeline of a single engine."""
-
-GAP = _record("gap_s", "event")
-"""A gap between tokens that was not exceeded since; the longest first."""
 
 
 @by_address
 class State(NamedTuple):
-    """A run.
+    """A run."""
 
-    Attributes:
-        numbers: a single record.
-        layouts: one each.
-        instances: each that ever was.
-        slots: requests in the cluster, and free ones in a list.
-        pools: one each.
-        lines: three for each class and bound on the first token.
-        kinds: one for each class.
-        bins: of the timeline.
-        tables: of all layouts, and the bounds on the time to the first token.
-        places: intervals of whole numbers of tokens in the tables; bounds of prompts' classes.
-        ends: last events of decoding requests with their slots, a heap for each instance.
-        due: requests that need a block, by residue of the event, for each instance.
-        rules: settings by batch, then by steps' worth of prompts, for each instance.
-        events: a tree over instances of when something happens to them.
-        loads: a tree for each pool.
-        members: of the pools.
-        routes: pools by class, -1 after the last.
-        gap_edges_s: of the histogram of gaps between tokens.
-        gap_counts: that histogram.
-        own_gap_counts: the same for each instance, as far as it is steered.
-        first_edges_s: upper ends of the ranges of times from an instance to the first token, but for the last.
-        first_counts: requests by range, likewise.
-        prompt_edges: the same of prompts' tokens.
-        prompt_counts: requests by range, likewise.
-        scratch: as long as the largest batch.
-        arrival_s: of requests.
-        prompt: likewise.
-        cached: tokens of each that are not to be prefilled.
-        output: likewise.
-        predicted: likewise; empty where nothing is predicted.
-        answers: one for each request.
-        handed_s: of a single engine, when each request had its first token elsewhere; empty where none had.
-        longest_s: likewise, the longest gap of each request.
-        preemptions: likewise, of each.
-        gaps: likewise, a stack.
-        setting_s: likewise, time at each setting.
-        told: to a policy: its instance, the time, the setting, the one asked for, steps, free blocks, and how many requests
-            run and wait.
-        running: of those that run, in the order in which they began to, six rows of numbers one after the other.
-        waiting: of those that wait, four rows; empty where they have no room here.
-        answer: of a policy: the setting, when it wants to be asked again, until when it holds prompts back.
-        drawn: likewise, bins of the timeline.
-        drawn_setting_s: likewise, by bin and setting.
-    """
-
-    numbers: Column
-    layouts: Column
-    instances: Column
-    slots: Column
-    pools: Column
-    lines: Column
-    kinds: Column
-    bins: Column
-    tables: Column
-    places: Column
-    ends: Column
-    due: Column
-    rules: Column
-    events: Column
-    loads: Column
-    members: Column
-    routes: Column
-    gap_edges_s: Column
-    gap_counts: Column
-    own_gap_counts: Column
-    first_edges_s: Column
-    first_counts: Column
-    prompt_edges: Column
-    prompt_counts: Column
-    scratch: Column
-    arrival_s: Column
-    prompt: Column
-    cached: Column
-    output: Column
-    predicted: Column
-    answers: Column
-    handed_s: Column
-    longest_s: Column
-    preemptions: Column
-    gaps: Column
-    setting_s: Column
+    numbers: Column  # a single record
+    layouts: Column  # one each
+    instances: Column  # each that ever was
+    slots: Column  # requests in the cluster, and free ones in a list
+    pools: Column  # one each
+    lines: Column  # three for each class and bound on the first token
+    kinds: Column  # one for each class
+    bins: Column  # of the timeline
+    tables: Column  # of all layouts, and the bounds on the time to the first token
+    places: Column  # intervals of whole numbers of tokens in the tables; bounds of prompts' classes
+    ends: Column  # last events of decoding requests with their slots, a heap for each instance
+    due: Column  # requests that need a block, by residue of the event, for each instance
+    rules: Column  # settings by batch, then by steps' worth of prompts, for each instance
+    events: Column  # a tree over instances of when something happens to them
+    loads: Column  # a tree for each pool
+    members: Column  # of the pools
+    routes: Column  # pools by class, -1 after the last
+    gap_edges_s: Column  # of the histogram of gaps between tokens
+    gap_counts: Column  # that histogram
+    own_gap_counts: Column  # the same for each instance, as far as it is steered
+    first_edges_s: Column  # upper ends of the ranges of times from an instance to the first token, but for the last
+    first_counts: Column  # requests by range, likewise
+    prompt_edges: Column  # the same of prompts' tokens
+    prompt_counts: Column  # requests by range, likewise
+    scratch: Column  # as long as the largest batch
+    arrival_s: Column  # of requests
+    prompt: Column  # likewise
+    cached: Column  # tokens of each that are not to be prefilled
+    output: Column  # likewise
+    predicted: Column  # likewise; empty where nothing is predicted
+    answers: Column  # one for each request
+    preemptions: Column  # of a single engine, of each request
+    setting_s: Column  # likewise, time at each setting
+    # to a policy: its instance, the time, the setting, the one asked for, steps, free blocks, and how many requests run and
+    # wait
     told: Column
-    running: Column
-    waiting: Column
-    answer: Column
-    drawn: Column
-    drawn_setting_s: Column
+    running: Column  # of those that run, in the order in which they began to, six rows of numbers one after the other
+    waiting: Column  # of those that wait, four rows; empty where they have no room here
+    answer: Column  # of a policy: the setting, and when it wants to be asked again
+    drawn: Column  # likewise, bins of the timeline
+    drawn_setting_s: Column  # likewise, by bin and setting

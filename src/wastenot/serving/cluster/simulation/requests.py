@@ -1,4 +1,4 @@
-"""Requests of an instance: they are admitted, begin to decode, are preempted, and go when they have all their tokens.
+"""Requests of an instance: they begin to decode, are preempted, and go when they have all their tokens.
 
 What all decoding requests have in common is kept once: tokens that came late, and blocks that are due by residue of the
 event (a step that decodes). Only where blocks run out is each of them looked at.
@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.serving.cluster.simulation.compiling import inside
-from wastenot.serving.cluster.simulation.counting import find_longest_gap
-from wastenot.serving.cluster.simulation.records import DEADLINE, LEAST_TOKENS, LOW, PRIORITY, TICKET, State
+from wastenot.serving.cluster.simulation.records import LEAST_TOKENS, LOW, PRIORITY, TICKET, State
 from wastenot.serving.cluster.simulation.trees import into_heap, out_of_heap, put_leaf
 from wastenot.serving.model.step_costs import inlined
 
@@ -34,7 +33,6 @@ def begin_decoding(state: State, instance: Any, layout: Any, request: Any, slot:
     """From now on the request decodes."""
     numbers = state.numbers[0]
     request.joined, request.took, request.late_before, request.place = instance.events, -1, instance.late, instance.joins
-    request.since = instance.events + 1
     instance.joins += 1
     instance.news = 1
     into_heap(
@@ -69,8 +67,6 @@ def stop_decoding(state: State, instance: Any, layout: Any, request: Any, place:
     if request.joined == instance.events and has_room(request, layout, request.to_prefill):
         instance.exempt -= 1
     request.late += instance.late - request.late_before
-    if numbers.alone:
-        find_longest_gap(state, request)
 
 
 @inlined
@@ -104,16 +100,11 @@ def answered(state: State, number: int, instance: Any, request: Any, slot: int) 
     """The request is answered."""
     numbers = state.numbers[0]
     answer = state.answers[request.number - numbers.gone]
-    answer.sent_s, answer.first_s, answer.finish_s, answer.instance, answer.late = (
-        request.sent_s,
-        request.first_s,
-        instance.now_s,
-        number,
-        request.late,
-    )
+    answer.sent_s, answer.first_s, answer.finish_s = request.sent_s, request.first_s, instance.now_s
+    answer.instance, answer.late = number, request.late
     state.kinds[request.kind].finished += 1
     if numbers.alone:
-        state.longest_s[request.number], state.preemptions[request.number] = request.longest_s, request.preemptions
+        state.preemptions[request.number] = request.preemptions
     if (
         request.first_s - request.arrival_s > ttft_s_of(state, request)
         or request.late > numbers.late_share * (request.output - 1) + 1e-9  # as `Deadlines.late_allowed` rounds
@@ -219,7 +210,7 @@ def preempt(state: State, instance: Any, layout: Any, secured: bool) -> int:
             instance.last_prefilling = before
         instance.prefilling -= 1
     left = request.to_prefill - request.prefilled
-    request.took, request.prefilled, request.to_prefill, request.handed = -1, 0, request.prompt + request.made, 0
+    request.took, request.prefilled, request.to_prefill = -1, 0, request.prompt + request.made
     request.preemptions += 1
     instance.waiting_tokens += request.to_prefill - left
     instance.tokens_left += request.to_prefill - left
@@ -294,7 +285,7 @@ def make_room_by_force(state: State, instance: Any, layout: Any) -> None:
         count += 1
     for place in range(count):
         request = state.slots[state.scratch[place]]
-        while (request.prefilled or request.handed) and request.took != event:  # a preempted one has nothing prefilled
+        while request.prefilled and request.took != event:  # a preempted one has nothing prefilled
             if instance.free:
                 instance.free -= 1
                 request.took = event
@@ -302,164 +293,3 @@ def make_room_by_force(state: State, instance: Any, layout: Any) -> None:
                 first = first_to_decode(state, instance)
                 if preempt(state, instance, layout, False) == first and first == state.scratch[place]:
                     instance.preempted = 0
-
-
-@inlined
-def postpone_late(state: State, instance: Any) -> None:
-    """Requests that wait and can no longer have their first tokens in time come after all others."""
-    while instance.head >= 0:
-        late = instance.head
-        request = state.slots[late]
-        if request.made or not request.due_s < instance.now_s:
-            return
-        request.due_s = np.inf
-        if late != instance.tail:
-            instance.head, request.after = request.after, -1
-            state.slots[instance.tail].after = late
-            instance.tail = late
-
-
-@inside
-def admit_by_deadline(state: State, instance: Any, layout: Any) -> None:
-    """Likewise, the most urgent first, also before what is left of others; those that are late come after all in time."""
-    room, tokens, attention = layout.most_step_tokens, 0, 0.0
-    if layout.chunked:
-        room -= instance.running
-    slot, before, full = instance.first_prefilling, -1, False
-    while True:
-        postpone_late(state, instance)
-        first = -1 if full else instance.head
-        if first >= 0 and (slot < 0 or state.slots[first].due_s < state.slots[slot].due_s):
-            request = state.slots[first]
-            need = blocks_of(request.to_prefill + 1, layout.block_tokens)
-            if (
-                instance.running + instance.prefilling >= layout.most_running
-                or room <= 0
-                or need > instance.free
-                or (not layout.chunked and tokens and request.to_prefill - request.prefilled > room)
-            ):
-                full = True
-                continue
-            instance.head = request.after
-            if instance.head < 0:
-                instance.tail = -1
-            instance.waiting -= 1
-            instance.free -= need
-            instance.prefilling += 1
-            request.blocks, request.after = need, slot
-            if before >= 0:
-                state.slots[before].after = first
-            else:
-                instance.first_prefilling = first
-            if slot < 0:
-                instance.last_prefilling = first
-            slot = first
-        if slot < 0:
-            break
-        request = state.slots[slot]
-        left = request.to_prefill - request.prefilled
-        request.chunk = max(min(room, left), 0) if layout.chunked else left
-        room -= request.chunk
-        tokens += request.chunk
-        attention += request.chunk * (request.prefilled + request.chunk / 2)
-        before, slot = slot, request.after
-    instance.step_tokens = tokens
-    instance.past_tokens = attention / tokens - tokens / 2 if tokens else 0.0
-
-
-@inside
-def continue_prompts(state: State, instance: Any, layout: Any, room: int) -> int:
-    """Chunks of the prompts that were begun, of at most a number of tokens, with their blocks; what is left of the room.
-
-    Where no block is free for one, others are preempted, or it is itself.
-    """
-    slot = instance.first_prefilling
-    while slot >= 0:
-        state.slots[slot].chunk = 0
-        slot = state.slots[slot].after
-    slot = instance.first_prefilling
-    while slot >= 0:
-        request = state.slots[slot]
-        after, left = request.after, request.to_prefill - request.prefilled
-        chunk = max(min(room, left), 0) if layout.chunked else left
-        more = blocks_of(request.prefilled + chunk, layout.block_tokens) - request.blocks
-        victim = -1
-        while more > instance.free and victim != slot:
-            running = instance.running
-            victim = preempt(state, instance, layout, True)
-            if victim != slot:
-                room += state.slots[victim].chunk if running == instance.running else layout.chunked
-                after = request.after
-        if victim != slot:
-            request.chunk = chunk
-            room -= chunk
-            if more > 0:
-                instance.free -= more
-                request.blocks += more
-        slot = after
-    return room
-
-
-@inside
-def in_chunks(state: State, instance: Any) -> tuple[int, float]:
-    """Tokens of the chunks of prompts that were begun, and those that they attend to, past ones included."""
-    tokens, attention, slot = 0, 0.0, instance.first_prefilling
-    while slot >= 0:
-        request = state.slots[slot]
-        tokens += request.chunk
-        attention += request.chunk * (request.prefilled + request.chunk / 2)
-        slot = request.after
-    return tokens, attention
-
-
-@inside
-def admit(state: State, instance: Any, layout: Any) -> None:
-    """The prompts, or chunks of them, that the next step prefills."""
-    if layout.scheduler == DEADLINE:
-        admit_by_deadline(state, instance, layout)
-        return
-    room = layout.most_step_tokens
-    if layout.chunked:
-        room -= instance.running
-    begun, tokens, attention = instance.prefilling > 0, 0, 0.0
-    if begun:
-        room = continue_prompts(state, instance, layout, room)
-        tokens, attention = in_chunks(state, instance)
-    # As in vLLM, nobody is admitted in a step that preempts, unless there would be nothing to do in it.
-    while instance.head >= 0 and not (instance.preempted and instance.running + instance.prefilling):
-        slot = instance.head
-        request = state.slots[slot]
-        if instance.running + instance.prefilling >= layout.most_running or (room <= 0 and not request.handed):
-            break
-        left = request.to_prefill - request.prefilled
-        at_once = request.handed or not layout.chunked  # it may have to decode before blocks are looked for again
-        whole = blocks_of(request.to_prefill + at_once, layout.block_tokens)
-        if whole > instance.free or (not layout.chunked and begun and left > room and not request.handed):
-            break
-        instance.head = request.after
-        if instance.head < 0:
-            instance.tail = -1
-        instance.waiting -= 1
-        if request.handed:
-            instance.free -= whole
-            request.blocks = whole
-            instance.waiting_tokens -= left
-            begin_decoding(state, instance, layout, request, slot, True)
-            room -= layout.chunked
-            continue
-        request.chunk = min(room, left) if layout.chunked else left
-        request.blocks = whole if at_once else blocks_of(request.prefilled + request.chunk, layout.block_tokens)
-        instance.free -= request.blocks
-        room -= request.chunk
-        tokens += request.chunk
-        attention += request.chunk * (request.prefilled + request.chunk / 2)
-        begun = True
-        request.after = -1
-        if instance.last_prefilling >= 0:
-            state.slots[instance.last_prefilling].after = slot
-        else:
-            instance.first_prefilling = slot
-        instance.last_prefilling = slot
-        instance.prefilling += 1
-    instance.step_tokens = tokens
-    instance.past_tokens = attention / tokens - tokens / 2 if tokens else 0.0

@@ -173,8 +173,6 @@ def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure]
     if not cluster.layouts or len(cluster.changes.start_s) != len(cluster.layouts):
         raise BadInputError("a cluster needs layouts, and `start_s` for each of them")
     for place, engine in enumerate(cluster.layouts):
-        if engine.most_running < 1 or engine.most_step_tokens < 1:
-            raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
         if not 1 <= engine.gpus <= cluster.gpus_per_host:
             raise BadInputError(f"layout {place} needs {engine.gpus} GPUs; a host has {cluster.gpus_per_host}")
     if not controller.period_s > 0:
@@ -195,10 +193,10 @@ def _check_fit(requests: Requests, cluster: Cluster, before: int) -> None:
     for engine in cluster.layouts:
         fits |= -(-tokens // engine.block_tokens) <= engine.cache_blocks
     if not fits.all():
-        first = int(np.argmin(fits))
+        first, most = int(np.argmin(fits)), max(each.cache_blocks * each.block_tokens for each in cluster.layouts)
         raise BadInputError(
             f"request {before + first + 1}: {requests.prompt_tokens[first]} + {requests.output_tokens[first]} tokens do not "
-            "fit into the cache of any layout; leave it out or give the engines more memory"
+            f"fit into the cache of {most} tokens; leave it out or give the engine more memory"
         )
 
 
@@ -310,10 +308,8 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
         lay["batches"], lay["batches_at"] = len(of.batches), tables.add(of.batches)
         lay["prefill_at"] = tables.add(np.stack([of.prefill_time_s, of.prefill_energy_j], axis=-1))
         lay["tokens_at"], lay["pasts_at"] = tables.add(of.prefill_tokens), tables.add(of.past_tokens)
-        lay["idle_at"], lay["clock_at"] = (
-            tables.add(of.idle_power_w),
-            tables.add(np.where(np.isnan(clocks), greatest, clocks)),
-        )
+        lay["idle_at"] = tables.add(of.idle_power_w)
+        lay["clock_at"] = tables.add(np.where(np.isnan(clocks), greatest, clocks))
         lay["places_at"] = places.add(_places(of.prefill_tokens))
     return layouts, np.concatenate(tables.lots).astype(np.float64), np.concatenate(places.lots).astype(np.int64)
 
@@ -323,28 +319,17 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
 
 @dataclass(slots=True, eq=False)
 class _Instance:
-    """What is known of an instance besides its requests.
+    """What is known of an instance besides its requests."""
 
-    Attributes:
-        layout: its engine.
-        pool: that it belongs to.
-        host: that its GPUs are in.
-        clock: the rule that it follows, or what it is steered by.
-        policy: that steers it.
-        state: what it is doing.
-        since_s: since when.
-        room: its place in arrays of which each instance in use has a part; -1 where it has none.
-        after: what happens when it is drained: ``None`` and it is off, ``_PARKED``, or a re-sharding.
-    """
-
-    layout: int
-    pool: int
-    host: int
-    clock: ClockRule | Steered
-    state: InstanceState
-    since_s: float
-    room: int
-    policy: Policy | None = None
+    layout: int  # its engine
+    pool: int  # that it belongs to
+    host: int  # that its GPUs are in
+    clock: ClockRule | Steered  # the rule that it follows, or what it is steered by
+    state: InstanceState  # what it is doing
+    since_s: float  # since when
+    room: int  # its place in arrays of which each instance in use has a part; -1 where it has none
+    policy: Policy | None = None  # that steers it
+    # what happens when it is drained: ``None`` and it is off, ``_PARKED``, or a re-sharding
     after: InstanceState | _Resharding | None = None
 
 
@@ -445,52 +430,41 @@ class ClusterRun:
         numbers = self._first_numbers(seed)
         calendar_room = int(numbers["calendar_room"][0])
         self.rule_room = int(numbers["rule_room"][0])
-        none = np.zeros(0, dtype=np.int64)
         lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=records.LINE)
         lines["first"] = lines["last"] = -1
+        empty: dict[str, Any] = {
+            "instances": records.INSTANCE,
+            "slots": records.SLOT,
+            "pools": records.POOL,
+            "answers": records.ANSWER,
+        }
+        empty |= {"drawn": records.DRAWN, "due": np.int32, "rules": np.int16}
+        empty |= dict.fromkeys(("arrival_s", "predicted", "setting_s", "drawn_setting_s"), np.float64)
+        filled = {
+            "numbers": numbers,
+            "layouts": layouts,
+            "lines": lines,
+            "kinds": np.zeros(classes.COUNT, dtype=records.KIND),
+            "bins": np.zeros(16, dtype=records.BIN),
+            "tables": tables,
+            "places": places,
+            "events": np.full(2, math.inf),
+            "loads": np.full(2, math.inf),
+            "gap_edges_s": GAP_EDGES_S.astype(np.float64),
+            "gap_counts": np.zeros(len(GAP_EDGES_S) + 1, dtype=np.int64),
+            "first_edges_s": FIRST_EDGES_S,
+            "prompt_edges": PROMPT_EDGES,
+            "scratch": np.zeros(calendar_room, dtype=np.int64),
+            "told": np.zeros(8),
+            "running": np.zeros(6 * calendar_room),
+            "waiting": np.zeros(256),
+            "answer": np.zeros(2),
+        }
         return records.State(
-            numbers=column_of(numbers),
-            layouts=column_of(layouts),
-            instances=column_of(np.zeros(0, dtype=records.INSTANCE)),
-            slots=column_of(np.zeros(0, dtype=records.SLOT)),
-            pools=column_of(np.zeros(0, dtype=records.POOL)),
-            lines=column_of(lines),
-            kinds=column_of(np.zeros(classes.COUNT, dtype=records.KIND)),
-            bins=column_of(np.zeros(16, dtype=records.BIN)),
-            tables=column_of(tables),
-            places=column_of(places),
-            ends=column_of(none),
-            due=column_of(np.zeros(0, dtype=np.int32)),
-            rules=column_of(np.zeros(0, dtype=np.int16)),
-            events=column_of(np.full(2, math.inf)),
-            loads=column_of(np.full(2, math.inf)),
-            members=column_of(none),
-            routes=column_of(none),
-            gap_edges_s=column_of(GAP_EDGES_S.astype(np.float64)),
-            gap_counts=column_of(np.zeros(len(GAP_EDGES_S) + 1, dtype=np.int64)),
-            own_gap_counts=column_of(none),
-            first_edges_s=column_of(FIRST_EDGES_S),
-            first_counts=column_of(none),
-            prompt_edges=column_of(PROMPT_EDGES),
-            prompt_counts=column_of(none),
-            scratch=column_of(np.zeros(calendar_room, dtype=np.int64)),
-            arrival_s=column_of(np.zeros(0)),
-            prompt=column_of(none),
-            cached=column_of(none),
-            output=column_of(none),
-            predicted=column_of(np.zeros(0)),
-            answers=column_of(np.zeros(0, dtype=records.ANSWER)),
-            handed_s=column_of(np.zeros(0)),
-            longest_s=column_of(np.zeros(0)),
-            preemptions=column_of(none),
-            gaps=column_of(np.zeros(0, dtype=records.GAP)),
-            setting_s=column_of(np.zeros(0)),
-            told=column_of(np.zeros(8)),
-            running=column_of(np.zeros(6 * calendar_room)),
-            waiting=column_of(np.zeros(256)),
-            answer=column_of(np.zeros(3)),
-            drawn=column_of(np.zeros(0, dtype=records.DRAWN)),
-            drawn_setting_s=column_of(np.zeros(0)),
+            *(
+                column_of(filled[name] if name in filled else np.zeros(0, dtype=empty.get(name, np.int64)))
+                for name in records.State._fields
+            )
         )
 
     def _first_numbers(self, seed: int) -> np.ndarray:
@@ -502,15 +476,12 @@ class ClusterRun:
         numbers["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
         numbers["more"], numbers["alone"] = 1, self.alone
         numbers["spare"] = numbers["unplaced"] = numbers["last_unplaced"] = -1
-        numbers["predicts"], numbers["router"], numbers["random"] = (
-            self.predict is not None,
-            int(self.router),
-            seed & 0xFFFFFFFF,
-        )
+        numbers["predicts"], numbers["router"] = self.predict is not None, int(self.router)
+        numbers["random"] = seed & 0xFFFFFFFF
         numbers["ttft_classes"], numbers["gap_bins"], numbers["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
         numbers["first_bins"], numbers["prompt_bins"] = len(FIRST_EDGES_S) + 1, len(PROMPT_EDGES) + 1
-        numbers["prompt_below_0"], numbers["prompt_below_1"] = cluster.classes.prompt_below
-        numbers["output_below_0"], numbers["output_below_1"] = cluster.classes.output_below
+        numbers["prompt_below_0"], numbers["prompt_below_1"] = classes.PROMPT_BELOW
+        numbers["output_below_0"], numbers["output_below_1"] = classes.OUTPUT_BELOW
         numbers["calendar_room"] = max(each.most_running for each in cluster.layouts) + 1
         numbers["rule_room"] = int(numbers["calendar_room"]) + records.BACKLOGS
         numbers["due_room"] = max(each.block_tokens for each in cluster.layouts)
@@ -583,7 +554,7 @@ class ClusterRun:
             assert policy is not None, "only steered instances ask their policy"
             choice = policy.choose(self._look_into())
             check_setting(choice.setting, self.cluster.layouts[each.layout], policy)
-            answer[0], answer[1], answer[2] = choice
+            answer[0], answer[1] = choice
         return why
 
     def _look_into(self) -> View:
@@ -602,11 +573,8 @@ class ClusterRun:
 
     def _reading(self, number: int) -> ServerReading:
         """What an instance says of itself."""
-        instance, arrays, engine = (
-            row_of(self.arrays.instances, number),
-            self.arrays,
-            self.cluster.layouts[self.instances[number].layout],
-        )
+        instance, arrays = row_of(self.arrays.instances, number), self.arrays
+        engine = self.cluster.layouts[self.instances[number].layout]
         gaps, first, prompts = (
             np.asarray(counts[number * width : (number + 1) * width], dtype=np.intp)
             for counts, width in (
@@ -666,7 +634,7 @@ class ClusterRun:
             late = values_of(head, "late").astype(np.intp)
             answers = Answers(instance, sent_s, first_s, finish_s, late)
             at = (part.arrival_s / self.bin_s).astype(np.intp) * classes.COUNT
-            at += self.cluster.classes.of(part.prompt_tokens, part.output_tokens)
+            at += classes.class_of(part.prompt_tokens, part.output_tokens)
             self.arrivals = _added(self.arrivals, at)
             self.missed = _added(self.missed, at[~self.cluster.deadlines.kept(part, answers)])
             self.answered(part, answers)
@@ -714,37 +682,20 @@ class ClusterRun:
         count, arrays, numbers = len(self.instances), self.arrays, self.numbers
         seen = [column_of(np.zeros(count, dtype=np.int64)) for _ in range(5)]
         core.look(arrays, now_s, *seen)
-        running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
-        at_router = [column_of(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(3)]
+        at_router = [column_of(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(2)]
         if numbers.unplaced_count:
             router.look_held(arrays, now_s, *at_router)
-        held, held_tokens, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
-        state, layout, pool, host = self.known[:, :count].copy()
         kinds = {name: values_of(arrays.kinds, name).copy() for name in records.KIND.names or ()}
         for name in kinds:
             _assign(arrays.kinds, name, np.arange(classes.COUNT), np.zeros(classes.COUNT, dtype=records.KIND[name]))
+        state, layout, pool, host = self.known[:, :count].copy()
+        setting, running, waiting, waiting_tokens, context = (np.asarray(each, dtype=np.intp) for each in seen)
+        held, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
         return ClusterView(
-            now_s,
-            state,
-            layout,
-            pool,
-            host,
-            setting,
-            running,
-            waiting,
-            waiting_tokens,
-            context,
-            self.free.copy(),
-            kinds["arrivals"],
-            kinds["prompt_tokens"],
-            kinds["output_tokens"],
-            kinds["finished"],
-            kinds["missed"],
-            int(numbers.unplaced_count),
-            held,
-            held_tokens,
-            held_late,
-        )
+            now_s, state, layout, pool, host, setting, running, waiting, waiting_tokens, context, self.free.copy(),
+            kinds["arrivals"], kinds["prompt_tokens"], kinds["output_tokens"], kinds["finished"], kinds["missed"],
+            int(numbers.unplaced_count), held, held_late,
+        )  # fmt: skip
 
     # ---- who serves
 
@@ -810,14 +761,8 @@ class ClusterRun:
             self.known = np.concatenate([self.known, np.zeros_like(self.known)], axis=1)
         self.known[:, number] = state, layout, pool, host
         instance = row_of(self.arrays.instances, number)
-        instance.layout, instance.pool, instance.room, instance.rule, instance.leaf, instance.doing = (
-            layout,
-            pool,
-            room,
-            room * int(self.numbers.rule_room),
-            -1,
-            records.AWAY,
-        )
+        instance.layout, instance.pool, instance.room, instance.rule = layout, pool, room, room * self.rule_room
+        instance.leaf, instance.doing = -1, records.AWAY
         self._set_clock(number, clock)
         self.free[host] -= engine.gpus
         self.on_host[host] += 1

@@ -40,16 +40,21 @@ def grow_tree(tree: Column, at: int, leaves: int) -> None:
 
 
 @inlined
-def into_heap(ends: Column, at: int, count: int, key: int) -> None:
-    """One more key in a heap of that size."""
-    place = count
+def _made_room_above(ends: Column, at: int, place: int, key: int) -> int:
+    """Where a key belongs at or above a place of a heap; what was there, and greater, is one further down now."""
     while place > 0:
         up = (place - 1) >> 1
         if ends[at + up] <= key:
             break
         ends[at + place] = ends[at + up]
         place = up
-    ends[at + place] = key
+    return place
+
+
+@inlined
+def into_heap(ends: Column, at: int, count: int, key: int) -> None:
+    """One more key in a heap of that size."""
+    ends[at + _made_room_above(ends, at, count, key)] = key
 
 
 @inlined
@@ -58,12 +63,7 @@ def out_of_heap(ends: Column, at: int, count: int, place: int) -> None:
     key, count = ends[at + count - 1], count - 1
     if place == count:
         return
-    while place > 0:
-        up = (place - 1) >> 1
-        if ends[at + up] <= key:
-            break
-        ends[at + place] = ends[at + up]
-        place = up
+    place = _made_room_above(ends, at, place, key)
     while True:
         down = 2 * place + 1
         if down >= count:
