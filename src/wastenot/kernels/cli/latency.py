@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.terminal import quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     ClockControlOptions,
     DeviceOption,
@@ -35,37 +34,19 @@ _SHORTER = "shorter: fewer kinds (--what core), fewer --core clocks, or a larger
 
 def latency(
     device: DeviceOption,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="The file; latency-DEVICE.json by default.")
-    ] = None,
-    study: Annotated[
-        str | None,
-        typer.Option("--study", metavar="FILE|URL", help="Also keep it in this study, whose plans then use it."),
-    ] = None,
+    out: Annotated[Path | None, option("The file; latency-DEVICE.json by default.", "FILE.json")] = None,
+    study: Annotated[str | None, option("Also keep it in this study, whose plans then use it.", "FILE|URL")] = None,
     what: Annotated[
-        str | None,
-        typer.Option(
-            "--what", metavar="KIND,...", help="core, memory, power-limit: what to switch; default: all that can be set."
-        ),
+        str | None, option("core, memory, power-limit: what to switch; default: all that can be set.", "KIND,...")
     ] = None,
     core: Annotated[
-        str | None,
-        typer.Option("--core", metavar="MHZ,...", help="Core clocks to switch between; five by default, lowest to highest."),
+        str | None, option("Core clocks to switch between; five by default, lowest to highest.", "MHZ,...")
     ] = None,
     relative_error: Annotated[
-        float,
-        typer.Option(
-            "--relative-error",
-            metavar="X",
-            parser=quantities.relative,
-            help="Relative standard error at which a latency counts as known.",
-        ),
+        float, option("Relative standard error at which a latency counts as known.", "X", parser=quantities.relative)
     ] = _ERROR,
     time_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--time-limit", metavar="TIME", help="Device time, such as 5m; 20m by default, none on a simulated GPU."
-        ),
+        str | None, option("Device time, such as 5m; 20m by default, none on a simulated GPU.", "TIME")
     ] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
