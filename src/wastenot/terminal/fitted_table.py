@@ -36,7 +36,7 @@ class FittedTable(Table):
         shown = Table(box=None, pad_edge=False, header_style="bold", title=self.title, title_justify="left")
         kept = [column for column in columns if column.name not in left_out]
         for column, width in zip(kept, widths, strict=True):
-            shown.add_column(column.fitted_heading(width), justify=column.justify, width=width, overflow="fold")
+            shown.add_column(column.fitted_text(column.heading, width), justify=column.justify, width=width, overflow="fold")
         for cells in zip(*(column.fitted(width) for column, width in zip(kept, widths, strict=True)), strict=True):
             shown.add_row(*cells)
         yield shown
@@ -95,13 +95,10 @@ class _Cells:
 
     def fitted(self, width: int) -> list[Text]:
         """Its cells, none wider than this."""
-        return [self._fitted(cell, width) for cell in self.cells]
+        return [self.fitted_text(cell, width) for cell in self.cells]
 
-    def fitted_heading(self, width: int) -> Text:
-        """Its heading, not wider than this."""
-        return self._fitted(self.heading, width)
-
-    def _fitted(self, text: Text, width: int) -> Text:
+    def fitted_text(self, text: Text, width: int) -> Text:
+        """A text of it, such as its heading, not wider than this."""
         plain = self._short(text.plain, width)
         return folded(text if plain == text.plain else Text(plain, style=text.style), width)
 

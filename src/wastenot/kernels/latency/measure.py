@@ -134,8 +134,9 @@ def measure_latency(
     if not targets and refused:
         raise ClocksRefusedError(_refused(device, str(refused[0][1]))) from refused[0][1]
     if not targets:
+        why = indistinct[0].reason if indistinct else "the requested values were not reached before the time limit"
         raise ClocksRefusedError(
-            f"{device.identity.name}: no switch was seen to take effect: {_why(indistinct)}; plans assume {_words(expected)}"
+            f"{device.identity.name}: no switch was seen to take effect: {why}; plans assume {_words(expected)}"
         )
     found = Latency(
         origin=device.identity.origin,
@@ -182,7 +183,3 @@ def _words(expected: SwitchTime) -> str:
         f"{1e3 * expected.core_s:g} ms for core clocks and {1e3 * expected.memory_s:g} ms for memory clocks, "
         f"{expected.basis} ({expected.source})"
     )
-
-
-def _why(indistinct: list[Indistinct]) -> str:
-    return indistinct[0].reason if indistinct else "the requested values were not reached before the time limit"

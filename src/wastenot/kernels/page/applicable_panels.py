@@ -101,7 +101,7 @@ def rest_panel(plan: Plan) -> Panel:
             first, more = ("all of it" if held == (0.0, 0.0) else more), ""
         needs = "; ".join(filter(None, (more, _needs(row, found))))
         lines.append(Line(GRANULARITY_WORDS[row.granularity].capitalize(), needs))
-    lines.append(Line("Switching time today", _short_switch_time(found.switching)))
+    lines.append(Line("Switching time today", f"{_switch_times(found.switching)}, {found.switching.known}"))
     return Panel(_REST, first, "if clocks switched fast enough for it.", lines=tuple(lines))
 
 
@@ -116,11 +116,6 @@ def describe_switch_time(switching: SwitchTime) -> str:
         case "stated":
             return f"{times}, as stated by {switching.source}"
     return f"{times}, assumed until you measure it and pass --switch-time: {switching.source}"
-
-
-def _short_switch_time(switching: SwitchTime) -> str:
-    """How long switches take, and how sure that is."""
-    return f"{_switch_times(switching)}, {switching.known}"
 
 
 def _switch_times(switching: SwitchTime) -> str:

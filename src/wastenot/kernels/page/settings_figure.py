@@ -275,7 +275,7 @@ def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]
         "slower": round(place[0], 4),
         "saved": round(place[1], 4),
         "memory": _family(setting),
-        "limit": _limit(setting),
+        "limit": "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W",
         "clocks": _clocks(point),
         "time_text": change(point.time_change),
         "energy_text": change(point.energy_change),
@@ -286,10 +286,6 @@ def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]
         row["time_text"] = f"{row['time_text']} ± {reach[0]:.2f}"
         row["energy_text"] = f"{row['energy_text']} ± {reach[1]:.2f}"
     return row
-
-
-def _limit(setting: Setting, before: str = "") -> str:
-    return "" if setting.power_limit_w is None else f"{before}{setting.power_limit_w:g} W"
 
 
 def _clocks(point: SettingPoint) -> str:

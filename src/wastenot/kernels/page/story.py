@@ -122,7 +122,9 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
     if headline.source == "promise":
         intervals = _intervals(headline.energy_change_interval, headline.time_change_interval)
         lines.append(Line("Expected", f"{intervals}; corrected for noise and selection bias"))
-        return [*lines, Line("To confirm", f"{_validate(plan, files)} measures it, interleaved with the default clocks")]
+        written = "" if files.plan is not None else f"wastenot kernel plan with --out {files.plan_text}, then "
+        command = validate_command(plan, files)
+        return [*lines, Line("To confirm", f"{written}{command} measures it, interleaved with the default clocks")]
     if headline.energy_change_interval is not None:
         text = _intervals(headline.energy_change_interval, headline.time_change_interval)
         lines.append(Line("Standard errors", f"{text}; selection bias not included"))
@@ -141,13 +143,6 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
     return [*lines, Line("Expected", text)]
 
 
-def _validate(plan: Plan, files: Files) -> str:
-    """How a plan is measured again, in a sentence."""
-    # Without the file the reader has to write one first.
-    written = "" if files.plan is not None else f"wastenot kernel plan with --out {files.plan_text}, then "
-    return f"{written}{validate_command(plan, files)}"
-
-
 def validate_command(plan: Plan, files: Files) -> str:
     """The command that measures a plan again; in capitals what the reader is to fill in."""
     control = "" if plan.device.startswith("sim:") else " --allow-clock-control"
@@ -163,19 +158,14 @@ def next_step(plan: Plan, files: Files) -> Next | None:
         command = apply_command(plan, files)
         then = f"Run {job} with it: the slowdown limit is guarded, and the saving {saving}"
     elif plan.headline.source != "validation":
-        command, then = (
-            validate_command(plan, files),
-            "Measure it, interleaved with the default clocks, before relying on it",
-        )
+        command = validate_command(plan, files)
+        then = "Measure it, interleaved with the default clocks, before relying on it"
     else:
         return None
     if files.plan is None:
-        then = f"{_to_file(files)}, then {then[:1].lower()}{then[1:]}"
+        to_file = f"by wastenot kernel plan with the options of this plan and --out {files.plan_text}"
+        then = f"Write the plan to a file, {to_file}, then {then[:1].lower()}{then[1:]}"
     return Next(then, (command,))
-
-
-def _to_file(files: Files) -> str:
-    return f"Write the plan to a file, by wastenot kernel plan with the options of this plan and --out {files.plan_text}"
 
 
 def _year(plan: Plan, price: Price | None) -> list[Line]:

@@ -226,16 +226,12 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
 def _rows_of(planner: Planner, plan: Plan) -> IndexArray:
     """The row of the costs that the plan gives each kernel."""
     costs = planner.costs
-    clocks = np.array([[_or_nan(each) for each in row.setting.numbers] for row in plan.assignments])
+    clocks = np.array([row.setting.numbers for row in plan.assignments], dtype=float)  # None becomes NaN
     measured = np.column_stack([getattr(costs, name) for name in SETTING])
     same = np.isclose(measured, clocks[costs.kernel], equal_nan=True).all(axis=1)
     rows = planner.baseline_rows.copy()
     rows[costs.kernel[same]] = np.flatnonzero(same)
     return rows
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _known(error: float) -> float | None:

@@ -262,10 +262,8 @@ def fit_costs(sweep: Sweep, costs: Costs) -> CostModel | None:
         fits, widened = (_AsMeasured(costs, time), _AsMeasured(costs, power)), 1.0
     else:
         return None
-    errors = (_means(each, row, repeats) for each in (levelled.time_errors, levelled.power_errors))
+    errors = (
+        np.column_stack([np.bincount(row, column) / repeats for column in each.T])
+        for each in (levelled.time_errors, levelled.power_errors)
+    )
     return CostModel(costs, known, fits[0], level, fits[1], float(np.exp(unit)), widened, together, *errors)
-
-
-def _means(loadings: FloatArray, row: IndexArray, repeats: IndexArray) -> FloatArray:
-    """Loadings of each row from those of its readings, shape (rows, errors)."""
-    return np.column_stack([np.bincount(row, column) / repeats for column in loadings.T])
