@@ -31,7 +31,7 @@ def test_predictions_are_biased_and_expectations_are_not(repeats, remaining):
     default, as_measured, found = Objective(), Objective(as_measured=True), []
     for seed in range(SEEDS):
         truth, planner = planned(seed, 0.005, 0.005, kernels=12, repeats=repeats)
-        rows, lucky = (planner.rows(planner.choose(each).options) for each in (default, as_measured))
+        rows, lucky = (planner.measured.rows(planner.choose(each).options) for each in (default, as_measured))
         expected, naive = planner.expected(rows, default), planner.totals(lucky)
         for true, lucky_true, promised, ours, (low, high) in zip(
             truth.changes(planner.costs, rows),

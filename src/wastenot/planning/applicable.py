@@ -39,7 +39,7 @@ class OneSetting(SparsePart):
         return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w, self.profile)
 
 
-class ApplicableRow(Part):
+class ApplicableRow(SparsePart):
     """The plan of one granularity, and whether it can be had with switches as slow as the device's.
 
     Attributes:

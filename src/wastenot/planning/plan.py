@@ -35,7 +35,7 @@ _SOURCES = {"validation": "measured again", "promise": "promised", "measurements
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
 
 
-class Goal(Part):
+class Goal(SparsePart):
     """What the plan was asked for; see :class:`wastenot.planning.objective.Objective`.
 
     Attributes:
@@ -325,20 +325,6 @@ class Plan(Part):
                 del values[part]
         if "coverage" in values:
             values["coverage"] = {name: value for name, value in values["coverage"].items() if value is not None}
-        if values["objective"]["confidence"] is None:
-            del values["objective"]["confidence"]
-        if values["objective"]["carbon"] is None:
-            del values["objective"]["carbon"]
-        if values["objective"]["basis"] == "measured":
-            del values["objective"]["basis"]
-        rungs = [] if self.schedule is None else values["schedule"]["rungs"]
-        rows = [] if self.applicable is None else values["applicable"]["rows"]
-        for part in (*rungs, *rows):  # files written before they were stated lack them
-            for interval in ("energy_change_interval", "time_change_interval"):
-                if part[interval] is None:
-                    del part[interval]
-        if values["switches"]["shortest_dwell_s"] is None:
-            del values["switches"]["shortest_dwell_s"], values["switches"]["shortest_dwell_unit"]
         return values
 
     def to_json(self) -> str:

@@ -145,7 +145,7 @@ def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[
     """
     planner = Planner(sweep, "kernel")
     costs = planner.costs
-    price = planner.frontier.price_of_time(plan.predicted.time_s)
+    price = planner.measured.frontier.price_of_time(plan.predicted.time_s)
     chosen = {}
     for index, row in enumerate(plan.assignments):
         rows = np.arange(costs.start[index], costs.start[index + 1])
