@@ -22,7 +22,7 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.algebra import Frontier, Point, Points
+from wastenot.frontiers.algebra import Frontier, Points
 from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 from wastenot.frontiers.graph_rounding import Effort, cheaper_than, planned
@@ -257,22 +257,6 @@ class Graph:
         self._feasible(within_s, until_s)
         return self._curve.solved(self._problem(within_s, until_s))
 
-    def least_edp(self, exponent: float = 1.0, within_s: Fraction | float | None = None) -> Point:
-        """The listed plan of least ``energy * time ** exponent``; see :meth:`as_frontier` and :meth:`Frontier.least_edp`."""
-        return self.as_frontier().least_edp(exponent, within_s)
-
-    def at_price(self, price_j_per_s: float) -> Point:
-        """The listed plan that is best at a price of time; see :meth:`as_frontier` and :meth:`Frontier.at_price`."""
-        return self.as_frontier().at_price(price_j_per_s)
-
-    def hull(self) -> Points:
-        """Listed plans that are best at some price of time; see :meth:`as_frontier`."""
-        return self.as_frontier().hull()
-
-    def pareto(self) -> Points:
-        """Listed plans that no other beats in both time and energy; see :meth:`as_frontier`."""
-        return self.as_frontier().pareto()
-
     @single_threaded()
     def frontier(self, points: int = 32, *, held: bool = False, effort: Effort | None = None) -> GraphFrontier:
         """Plans of least energy from the fastest to the one of least energy.
@@ -334,7 +318,7 @@ class Graph:
         return GraphPlan(way, time, begin[dag.place], np.maximum(slack, 0.0)[dag.place], total, exact, lasts, energy_j)
 
     def as_frontier(self, points: int = 32, *, effort: Effort | None = None) -> Frontier:
-        """The graph as a part of other frontiers: one choice of several plans, from the fastest to the least energy.
+        """The graph as a part of other frontiers, or to be asked what they are: a choice of plans, from the fastest on.
 
         A way is labelled with the choices of each part, in order. Plans are listed once for the same arguments.
         """
