@@ -13,6 +13,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 from rich.text import Text
 
+from wastenot.pages.formatting import shortened
+
 _GAP = 2  # between columns
 _LONG_NAME, _SHORT_NAME = 20, 9  # letters that a name keeps at least: as long as columns can be left out, and in the end
 
@@ -53,15 +55,6 @@ def folded(text: Text, width: int) -> Text:
         position = start + len(line)
         lines.append(text[start:position])
     return Text("\n").join(lines) if lines else Text("")
-
-
-def shortened(name: str, length: int) -> str:
-    """A name without letters in its middle, where it is longer than this; blanks before it stay."""
-    if len(name) <= length:
-        return name
-    bare = name.lstrip(" ")
-    kept = max(length - (len(name) - len(bare)) - 1, 2)
-    return name[: len(name) - len(bare)] + bare[: (kept + 1) // 2] + "…" + bare[len(bare) - kept // 2 :]
 
 
 class _Cells:
@@ -106,7 +99,7 @@ class _Cells:
         if _longest_word(text) <= width:
             return text
         indent = text[: len(text) - len(text.lstrip(" "))]
-        return indent + " ".join(shortened(word, width - len(indent)) for word in text.split(" ") if word)
+        return indent + " ".join(shortened(word, max(width - len(indent), 3)) for word in text.split(" ") if word)
 
 
 def _longest_word(text: str) -> int:
