@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -169,7 +170,7 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: 
         late_time_change=late_time,
         late_energy_change=late_energy,
         fits=fits,
-        setting=None if setting is None else _written(setting),
+        setting=None if setting is None else OneSetting(**asdict(setting)),
         commands=() if setting is None else commands(plan.device, setting, memory_mhz),
         reason=None,
         energy_change_interval=headline.energy_change_interval,
@@ -178,26 +179,5 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: 
 
 
 def _no_plan(granularity: Granularity, reason: str) -> ApplicableRow:
-    return ApplicableRow(
-        granularity=granularity,
-        energy_change=None,
-        time_change=None,
-        switches_per_iteration=None,
-        shortest_dwell_s=None,
-        switch_time_s=None,
-        late_time_change=None,
-        late_energy_change=None,
-        fits=False,
-        setting=None,
-        commands=(),
-        reason=reason,
-    )
-
-
-def _written(setting: Setting) -> OneSetting:
-    return OneSetting(
-        core_mhz=setting.core_mhz,
-        memory_mhz=setting.memory_mhz,
-        power_limit_w=setting.power_limit_w,
-        profile=setting.profile,
-    )
+    unknown: dict[str, Any] = dict.fromkeys(ApplicableRow.model_fields)
+    return ApplicableRow(**unknown | {"granularity": granularity, "fits": False, "commands": (), "reason": reason})

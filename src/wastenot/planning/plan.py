@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -12,7 +11,17 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
-from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive, SparsePart, read_document
+from wastenot.core.documents import (
+    Count,
+    Finite,
+    Name,
+    NotNegative,
+    Part,
+    Positive,
+    SparsePart,
+    content_digest,
+    read_document,
+)
 from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
 from wastenot.core.result import by_name
@@ -311,7 +320,7 @@ class Plan(Part):
                 "stated_carbon": self.carbon,
             }
         )
-        return headed.model_copy(update={"digest": headed._digest()})
+        return headed.model_copy(update={"digest": content_digest(headed.document())})
 
     def document(self) -> dict[str, Any]:
         """The plan as JSON values; optional parts that it does not have are left out."""
@@ -369,12 +378,6 @@ class Plan(Part):
 
     __str__ = __repr__
 
-    def _digest(self) -> str:
-        content = self.document()
-        del content["digest"]
-        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan and check that it is complete, consistent and unedited.
@@ -387,7 +390,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     for field, stated, true in _recomputed(plan):
         if not math.isclose(stated, true, rel_tol=_SAME, abs_tol=_SAME):
             raise document.error(field, f"is {stated!r} but the other fields give {true!r}: the file was edited")
-    if plan.digest != plan._digest():
+    if plan.digest != content_digest(plan.document()):
         raise document.error(("digest",), "does not match the content: the file was edited")
     return plan
 
