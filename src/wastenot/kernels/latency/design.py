@@ -30,7 +30,7 @@ NAMES: dict[What, str] = {"core": "core clock", "memory": "memory clock", "power
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Values:
     """The values of one kind.
 
     Attributes:
@@ -72,7 +72,7 @@ class Design:
         left_out: kinds that were asked for or could be expected, and why they are not measured.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Values, ...]
     error: float
     most_s: float
     left_out: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def design(
             raise BadInputError(f"`what` {what}: there is no such kind; write {', '.join(KINDS)}")
         values, missing = _values(device, what, core_mhz)
         if len(values) > 1:
-            parts.append(Part(what, values))
+            parts.append(Values(what, values))
         else:
             left_out.append(f"{NAMES[what]}: {missing}")
     if not parts:

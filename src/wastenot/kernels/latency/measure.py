@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,7 +75,6 @@ def measure_latency(
     resume: Path | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Latency:
     """Measure how long a device takes to switch. Its clocks are as before when this returns or raises.
 
@@ -86,7 +84,6 @@ def measure_latency(
         resume: file that keeps observations until the end; one that is there is resumed from.
         seed: of the order of switches.
         progress: told of every trace.
-        now: the calendar.
 
     Raises:
         ClocksRefusedError: clocks may not be set; says what that needs, and what plans assume instead.
@@ -142,7 +139,7 @@ def measure_latency(
         origin=device.identity.origin,
         device=device.identity.label,
         model=device.identity.model,
-        measured_at=now().isoformat(timespec="seconds"),
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=device.time.now_s() - began_s,
         error=planned.error,
         iteration_s=iteration_s,

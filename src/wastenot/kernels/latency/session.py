@@ -17,7 +17,7 @@ from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
 from wastenot.devices.tracer import Trace
 from wastenot.kernels.latency.arrivals import Level, arrival, filtered, levels_of, signal, width_for
-from wastenot.kernels.latency.design import Part, settling_s
+from wastenot.kernels.latency.design import Values, settling_s
 from wastenot.kernels.latency.observations import Notebook, Observation, outliers, summarise
 from wastenot.planning.latency import Indistinct, TargetLatency
 from wastenot.planning.switching import SwitchTime
@@ -49,7 +49,7 @@ class Session:
     """
 
     def __init__(
-        self, device: Device, part: Part, expected: SwitchTime, notebook: Notebook, rng: np.random.Generator
+        self, device: Device, part: Values, expected: SwitchTime, notebook: Notebook, rng: np.random.Generator
     ) -> None:
         self._device, self.part, self._notebook, self.rng = device, part, notebook, rng
         self._load = part.what
