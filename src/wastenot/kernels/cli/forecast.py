@@ -61,12 +61,9 @@ def forecast(
     from wastenot.devices.simulated.preset import find_preset
     from wastenot.kernels.forecast.forecast import forecast as make_forecast
     from wastenot.study.store import open_study
-    from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
     from wastenot.terminal.written_page import write_page
 
-    if page is not None:
-        check_output(page, "page")
     predicted = make_forecast(
         open_study(study),
         workload,

@@ -73,8 +73,6 @@ def latency(
 
     path = out or Path(f"latency-{re.sub(r'[^A-Za-z0-9.]+', '-', device)}.json")
     check_output(path)
-    if page is not None:
-        check_output(page, "page")
     target = clock_control.open_device(device, seed=seed, workload=None)
     limit_s = float("inf") if is_virtual(target) else _LIMIT_S
     if time_limit is not None:
@@ -159,20 +157,13 @@ def _announcement(ahead: LatencyEstimate, device: Device) -> list[str]:
 
 
 def _show_dry_run(ahead: LatencyEstimate, device: Device, *, as_json: bool) -> None:
-    import sys
-
     from wastenot.core.values import as_values
-    from wastenot.terminal.output import print_json, wrapped
+    from wastenot.sweeping.announce import print_dry_run
 
-    if as_json:
-        parts = [
-            {"kind": "latency", "what": part.what, "values": part.values, "unit": part.unit} for part in ahead.design.parts
-        ]
-        values = {"device": ahead.device, "device_s": ahead.device_s, "found": ahead.found, "parts": parts}
-        print_json("estimate", values | {"left_out": list(ahead.design.left_out), "assumed": as_values(ahead.assumed)})
-        return
-    for line in (*_announcement(ahead, device), "  nothing was measured or written (--dry-run)"):
-        print(wrapped(line, sys.stdout))
+    parts = [{"kind": "latency", "what": part.what, "values": part.values, "unit": part.unit} for part in ahead.design.parts]
+    values = {"device": ahead.device, "device_s": ahead.device_s, "found": ahead.found, "parts": parts}
+    values |= {"left_out": list(ahead.design.left_out), "assumed": as_values(ahead.assumed)}
+    print_dry_run(_announcement(ahead, device), values, as_json=as_json)
 
 
 def _kinds(text: str | None) -> tuple[What, ...] | None:

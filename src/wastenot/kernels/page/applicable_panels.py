@@ -9,7 +9,7 @@ from wastenot.core.vendors import VENDORS, notes_on, undo_commands, vendor_of
 from wastenot.core.wording import counted
 from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_percent, why_nothing_today
-from wastenot.pages.formatting import SPACE, change, digits_within, megahertz, percent, quantity
+from wastenot.pages.formatting import SPACE, change, digits_within, megahertz, percent, quantity, round_quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
 from wastenot.planning.applicable_today import applicable_today, scheduled_today
@@ -119,8 +119,8 @@ def describe_switch_time(switching: SwitchTime) -> str:
 
 
 def _switch_times(switching: SwitchTime) -> str:
-    memory = "" if switching.memory_s == switching.core_s else f", {_duration(switching.memory_s)} for memory clocks"
-    return f"{_duration(switching.core_s)}{memory}"
+    core, memory = (round_quantity(each, "s") for each in (switching.core_s, switching.memory_s))
+    return core if switching.memory_s == switching.core_s else f"{core}, {memory} for memory clocks"
 
 
 def setting_words(setting: Setting) -> str:
@@ -260,9 +260,3 @@ def _more_than_the_default(plan: Plan) -> Panel:
     if plan.objective.max_slowdown is None:
         return Panel(_MORE, "other clocks", f"than those measured: none of these does better.{refine}")
     return Panel(_MORE, "a slowdown", f"such as 2{SPACE}%: --max-slowdown 0.02.{refine}")
-
-
-def _duration(seconds: float) -> str:
-    """A duration that is a round number, as one."""
-    value, unit = quantity(seconds, "s", 3).split(SPACE)
-    return f"{float(value.replace(',', '')):g}{SPACE}{unit}"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, number, pace, percent, quantity, saved_range
+from wastenot.pages.formatting import SPACE, number, pace, percent, quantity, round_quantity, saved_range
 from wastenot.pages.panel import Line, Next, Panel, Tone
 from wastenot.pipelines.page.drawing import before_text, mhz_text, ranks_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.plan import PipelinePlan
-from wastenot.planning.switching import SwitchTime
 
 _HOW: dict[Origin, str] = {
     "measured": "computed from instructions measured one by one",
@@ -178,16 +177,11 @@ def switching_text(plan: PipelinePlan) -> str:
     """How long the plan's settings last, by which numbers, and what it would save if switching took no time."""
     if plan.switching is not None:
         saved = percent(-plan.free_energy_change, 1)
-        lasting = f"settings last as long as a switch takes, {_known(plan.switching)}"
-        return f"{lasting}; {saved} would be saved if switching were free"
+        known = f"{round_quantity(plan.switching.core_s, 's')} ({plan.switching.known})"
+        return f"settings last as long as a switch takes, {known}; {saved} would be saved if switching were free"
     inside = (
         "settings change within instructions; switching between them is "
         if any(len(way.clocks) > 1 for way in plan.ways)
         else ""
     )
     return f"{inside}assumed to be free; settings that last as long as a switch takes save less"
-
-
-def _known(switching: SwitchTime) -> str:
-    value, unit = quantity(switching.core_s, "s", 3).split(SPACE)
-    return f"{float(value.replace(',', '')):g}{SPACE}{unit} ({switching.known})"

@@ -31,6 +31,7 @@ from wastenot.pages.formatting import (
     shortened,
 )
 from wastenot.pages.optional_imports import load
+from wastenot.pages.theme import CATEGORIES
 
 LOSS_NAMES: dict[Loss, str] = {
     "nothing": "loses almost no time",
@@ -261,12 +262,6 @@ def _colors_in(overview: NaturalOverview) -> dict[str, str]:
     return {name: color for name, color in LOSS_COLORS.items() if name in there}
 
 
-def colors_of(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each name."""
-    palette = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", "#7c5cff", "#8a9a00")
-    return {name: palette[index % len(palette)] for index, name in enumerate(names)}
-
-
 _MOST_BARS = 40
 _JOULES_WIDTH, _JOULES_STEP = 560, 19
 _KEPT, _SAVED = "left with the caps", "saved by them"
@@ -359,7 +354,7 @@ def wake_figure(overview: NaturalOverview) -> Figure:
 def _wake_chart(wakes: list[Wake]) -> Any:
     """Every group of calls as a point, and the medians as a line for each kernel."""
     alt = load("altair")
-    colors = colors_of([wake.kernel for wake in wakes])
+    colors = dict(zip((wake.kernel for wake in wakes), CATEGORIES, strict=False))
     color = series_color("kernel:N", colors, columns=_MOST_KERNELS)
     x = alt.X("ms:Q", title="since the matrix products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
     y = alt.Y("mhz:Q", title="core clock, MHz", scale=alt.Scale(zero=False))
