@@ -287,14 +287,7 @@ class Graph:
         for limit, relaxed in zip(within_s.tolist(), relaxations, strict=True):
             until_s = limit if held else None
             at = replace(problem, within_s=limit, end_s=0.0)
-            plan = self._planned(
-                at,
-                relaxed,
-                plans[-1] if plans else fastest,
-                limit,
-                until_s,
-                effort or Effort(steps=0),
-            )
+            plan = self._planned(at, relaxed, plans[-1] if plans else fastest, limit, until_s, effort or Effort(steps=0))
             if held:
                 bound = relaxed.bound + drawn * limit
             else:  # the least over all times at which a plan may end

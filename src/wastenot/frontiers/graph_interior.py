@@ -154,9 +154,7 @@ class Laplacian:
         if self.ends_early:
             at_end[dag.without_later] += conductance.last
         band = _summed(
-            self._cell,
-            -self._twice * each[self._first] * each[self._second] / at_start[self._start],
-            self.cells,
+            self._cell, -self._twice * each[self._first] * each[self._second] / at_start[self._start], self.cells
         ).reshape(self.band + 1, unknown)
         band[0] += at_end[self._end_of] - _summed(self._touched, each[self._touch] ** 2 / at_start[self._of], unknown)
         band[0] = np.maximum(band[0], 0.0) + _REGULARISED * at_end[self._end_of]

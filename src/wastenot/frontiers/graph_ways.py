@@ -46,10 +46,7 @@ class CostTable:
 
     @classmethod
     def of(
-        cls,
-        time_s: Sequence[FloatArray],
-        cost_j: Sequence[FloatArray],
-        floor: Mapping[int, tuple[FloatArray, FloatArray]],
+        cls, time_s: Sequence[FloatArray], cost_j: Sequence[FloatArray], floor: Mapping[int, tuple[FloatArray, FloatArray]]
     ) -> CostTable:
         """The table of classes with some ways each."""
         groups = Groups(

@@ -449,10 +449,7 @@ def _device(device: str | Device, tasks: WorkloadTasks, seed: int = 0) -> Device
         return device
     recorded = device.startswith("recorded:")
     return open_device(
-        device,
-        seed=seed,
-        workload=tasks.name if recorded else None,
-        granularity=tasks.granularity if recorded else None,
+        device, seed=seed, workload=tasks.name if recorded else None, granularity=tasks.granularity if recorded else None
     )
 
 

@@ -415,9 +415,7 @@ class Planner:
             predicted=predicted,
             waste=Waste(joules=choices.waste_share * baseline.energy_j, share=choices.waste_share),
             certificate=Certificate(
-                lower_bound_j=bound,
-                gap=(energy_j - bound) / energy_j,
-                budget_s=float(optimum.budget_s),
+                lower_bound_j=bound, gap=(energy_j - bound) / energy_j, budget_s=float(optimum.budget_s)
             ),
             fastest=Fastest(time_s=fastest * baseline.time_s, time_change=fastest - 1),
             switches=count_switches(assignments),

@@ -400,10 +400,7 @@ Source = str | os.PathLike[str] | Study | Sweep
 
 
 def sweep_of(
-    source: Source,
-    workload: str | None = None,
-    state: EnergyState | None = None,
-    granularity: Granularity | None = None,
+    source: Source, workload: str | None = None, state: EnergyState | None = None, granularity: Granularity | None = None
 ) -> Sweep:
     """The sweep of a workload.
 

@@ -243,11 +243,7 @@ def _descend(problem: _Problem, starts: FloatArray, device: FloatArray, iteratio
 
 
 def learn_population(
-    residuals: Residuals,
-    mask: FloatArray,
-    starts: Sequence[FloatArray],
-    devices: Sequence[FloatArray],
-    prior: Prior,
+    residuals: Residuals, mask: FloatArray, starts: Sequence[FloatArray], devices: Sequence[FloatArray], prior: Prior
 ) -> PosteriorMode:
     """Alternate between fits and updates of the kernels' prior, their mean and standard deviation (EM).
 

@@ -62,10 +62,7 @@ class RelativeCurve:
         log_mhz = np.log(np.minimum(core_mhz, self.auto_mhz))
         weights = hat_weights(np.clip(log_mhz, self.log_mhz[0], self.log_mhz[-1]), self.log_mhz)
         capped = core_mhz < self.auto_mhz - _SAME_MHZ
-        return (
-            np.where(capped, weights @ self.log_time[draw], 0.0),
-            np.where(capped, weights @ self.log_power[draw], 0.0),
-        )
+        return (np.where(capped, weights @ self.log_time[draw], 0.0), np.where(capped, weights @ self.log_power[draw], 0.0))
 
 
 def draw_relative(curve: KernelCurve, draws: int, rng: np.random.Generator) -> RelativeCurve:

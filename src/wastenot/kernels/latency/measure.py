@@ -69,12 +69,7 @@ def look_ahead(device: Device, planned: Design, resume: Path | None) -> LatencyE
 
 
 def measure_latency(
-    device: Device,
-    planned: Design,
-    *,
-    resume: Path | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
+    device: Device, planned: Design, *, resume: Path | None = None, seed: int = 0, progress: Progress | None = None
 ) -> Latency:
     """Measure how long a device takes to switch. Its clocks are as before when this returns or raises.
 

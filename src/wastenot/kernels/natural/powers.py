@@ -343,10 +343,7 @@ def _new_spread(
     allowed = 1.0 + (before.fluctuation * mean_w / before.noise_w) ** 2
     fluctuation = before.noise_w / max(mean_w, 1.0) * max(more * allowed - 1.0, 0.0) ** 0.5
     return replace(
-        before,
-        noise_w=float(noise_w),
-        fluctuation=min(max(fluctuation, 1e-3), 0.05),
-        run=min(max(run, 1e-3), 0.03),
+        before, noise_w=float(noise_w), fluctuation=min(max(fluctuation, 1e-3), 0.05), run=min(max(run, 1e-3), 0.03)
     )
 
 

@@ -92,10 +92,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve]) -> Any:
     frame = _frame(curves, marks)
     series = [_series(curve, overview.plan) for curve in curves]
     x = alt.X(
-        "x:Q",
-        title="slowdown limit, %",
-        axis=alt.Axis(tickCount=12),
-        scale=alt.Scale(domain=list(frame.x), nice=False),
+        "x:Q", title="slowdown limit, %", axis=alt.Axis(tickCount=12), scale=alt.Scale(domain=list(frame.x), nice=False)
     )
     y = alt.Y("y:Q", title=SAVED, scale=alt.Scale(domain=list(frame.y), nice=False))
     color = series_color(

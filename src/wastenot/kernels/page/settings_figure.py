@@ -145,12 +145,7 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
         title="memory clock, MHz" + (", and power limit" if any(", " in family for family in families) else ""),
         scale=alt.Scale(domain=families),
         legend=alt.Legend(
-            orient="top",
-            symbolType="circle",
-            symbolSize=90,
-            symbolStrokeWidth=0,
-            symbolOpacity=1,
-            titleLimit=_TITLE_WIDTH,
+            orient="top", symbolType="circle", symbolSize=90, symbolStrokeWidth=0, symbolOpacity=1, titleLimit=_TITLE_WIDTH
         ),
     )
     corrected = all(point.smooth_time_change is not None for point in each.points)
@@ -243,13 +238,7 @@ def _line_rows(points: Sequence[SettingPoint], window: Window, *, corrected: boo
         for piece in window.clip([_on_line(point, corrected=corrected) for point in members]):
             pieces += 1
             rows += [
-                {
-                    "slower": round(slower, 4),
-                    "saved": round(kept, 4),
-                    "memory": family,
-                    "piece": pieces,
-                    "order": order,
-                }
+                {"slower": round(slower, 4), "saved": round(kept, 4), "memory": family, "piece": pieces, "order": order}
                 for order, (slower, kept) in enumerate(piece)
             ]
     return rows

@@ -62,10 +62,7 @@ def _energy(overview: PipelineOverview) -> Panel:
     plan, before, after = overview.plan, overview.before, overview.after
     waiting = [quantity(float(line.waiting_j.sum()), "J", 3) for line in (after, before)]
     power, was = (quantity(line.energy_j / line.lasts_s, "W", 3) for line in (after, before))
-    lines = [
-        Line("While waiting", f"{waiting[0]} instead of {waiting[1]}"),
-        Line("Mean power", f"{power} instead of {was}"),
-    ]
+    lines = [Line("While waiting", f"{waiting[0]} instead of {waiting[1]}"), Line("Mean power", f"{power} instead of {was}")]
     if plan.promise is not None:
         sure = f"{percent(plan.promise.level, 0)} interval"
         lines.append(Line(sure, saved_range(plan.promise.energy_change_interval, 1)))
@@ -114,7 +111,7 @@ def _bound(overview: PipelineOverview) -> Panel:
     lines = [
         Line(
             "No plan saves more than", f"{percent(most, 1)}: {joules(plan.lower_bound_j)} in the same time is a lower bound"
-        ),
+        )
     ]
     if (lasting_j := plan.lasting_lower_bound_j) is not None:
         saved = f"{percent(1.0 - lasting_j / plan.baseline.energy_j, 1)} at most, with as much time in reserve"

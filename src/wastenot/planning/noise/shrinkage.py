@@ -24,13 +24,7 @@ from wastenot.planning.noise.measured import Measured, correlation, mean_logarit
 from wastenot.planning.noise.optimism import Bootstrap, standard_draws
 from wastenot.planning.noise.pattern import common_pattern
 from wastenot.planning.noise.posteriors import Loadings, Posterior, Posteriors
-from wastenot.planning.noise.surface import (
-    ADDED_NOISE,
-    Hyperparameters,
-    fit_hyperparameters,
-    posterior,
-    roughness,
-)
+from wastenot.planning.noise.surface import ADDED_NOISE, Hyperparameters, fit_hyperparameters, posterior, roughness
 from wastenot.planning.noise.temperature import at_one_temperature
 from wastenot.study.sweep import Sweep
 

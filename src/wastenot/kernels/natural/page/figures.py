@@ -11,15 +11,7 @@ from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, Loss, NaturalOverview, Wake
 from wastenot.pages.compared import compared_chart, compared_iteration
-from wastenot.pages.figure import (
-    Figure,
-    inline,
-    layered,
-    name_axis,
-    series_color,
-    specification_of,
-    tooltips,
-)
+from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, specification_of, tooltips
 from wastenot.pages.formatting import (
     SPACE,
     change,
@@ -381,10 +373,6 @@ def _wake_points(wakes: list[Wake]) -> list[dict[str, object]]:
 def _medians(wake: Wake) -> list[dict[str, object]]:
     index = (wake.since_s / _BIN_S).astype(int)
     return [
-        {
-            "kernel": wake.kernel,
-            "ms": 1e3 * _BIN_S * (number + 0.5),
-            "mhz": float(np.median(wake.core_mhz[index == number])),
-        }
+        {"kernel": wake.kernel, "ms": 1e3 * _BIN_S * (number + 0.5), "mhz": float(np.median(wake.core_mhz[index == number]))}
         for number in np.unique(index).tolist()
     ]
