@@ -208,9 +208,7 @@ class Graph:
     def lower_bound_j(self, within_s: Fraction | float | None = None, *, until_s: float | None = None) -> float:
         """No plan within a time needs less energy than this; the relaxation alone, without a search.
 
-        Raises:
-            BadInputError: a time is not a number of seconds.
-            InfeasibleError: no plan is that fast; names the fastest.
+        Arguments and errors are those of :meth:`least_energy`.
         """
         self._feasible(within_s, until_s)
         problem = self._problem(within_s, until_s)
@@ -221,12 +219,8 @@ class Graph:
         """Energy that one more second until the deadline saves, in J/s, by the relaxation; 0 where it saves nothing.
 
         Args:
-            at_s: the deadline.
+            at_s: the deadline; errors are those of :meth:`least_energy`.
             until_s: workers wait until then at least; if it is no earlier, time in which they are done early saves nothing.
-
-        Raises:
-            BadInputError: a time is not a number of seconds.
-            InfeasibleError: no plan is that fast; names the fastest.
         """
         self._feasible(at_s, until_s)
         problem = self._problem(at_s, until_s)
@@ -240,14 +234,7 @@ class Graph:
         """Energy that one more second for each part alone would save, in J/s, by the relaxation; shape (parts,).
 
         A flow: what enters a part's worker and its dependencies leaves it again, and :meth:`price_of_time` flows in all.
-
-        Args:
-            at_s: the deadline.
-            until_s: workers wait until then at least.
-
-        Raises:
-            BadInputError: a time is not a number of seconds.
-            InfeasibleError: no plan is that fast; names the fastest.
+        Arguments and errors are those of that.
         """
         self._feasible(at_s, until_s)
         return self._curve.at(self._problem(at_s, until_s).within_s).through_w[self._dag.place]

@@ -145,7 +145,10 @@ def _coarser(plan: Plan) -> tuple[Granularity, ...]:
 def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: Schedule | None) -> ApplicableRow:
     headline = plan.headline
     settings = unit_settings(plan.assignments)
-    dwell_s = count_switches(plan.assignments).shortest_dwell_s  # files written before it was stated lack it
+    stated_switches = plan.switches
+    if stated_switches.per_iteration and stated_switches.shortest_dwell_s is None:  # a file written before it was stated
+        stated_switches = count_switches(plan.assignments)
+    dwell_s = stated_switches.shortest_dwell_s
     switch_s = setting = late_time = late_energy = None
     fits = dwell_s is None
     if dwell_s is None:

@@ -117,7 +117,7 @@ def plan(
     if not 0.0 <= min_dwell_s < math.inf:
         raise BadInputError(f"`min_dwell_s` {min_dwell_s}: must be a number of seconds, such as 0.1")
     switching = _switching(sweep, switch_time_s, latency, device)
-    made = planner.plan(objective, scope)
+    made = planner.planned(objective, scope)
     memory_mhz = sweep.default_memory_mhz()
 
     def scheduled(level: Granularity) -> Schedule | None:
@@ -125,7 +125,7 @@ def plan(
 
     schedule = scheduled(granularity)
     applicable = find_applicable(
-        made, lambda coarser: planner.at(coarser).plan(objective, scope, beside=False), switching, memory_mhz,
+        made, lambda coarser: planner.at(coarser).planned(objective, scope, beside=False), switching, memory_mhz,
         lambda level: schedule if level == granularity else scheduled(level),
     )  # fmt: skip
     return made.model_copy(update={"applicable": applicable, "schedule": schedule}).sealed()
@@ -277,8 +277,12 @@ class Planner:
 
     # ---- choosing --------------------------------------------------------------------------------------------
 
-    def plan(self, objective: Objective, scope: Scope = "global", *, beside: bool = True) -> Plan:
-        """The best plan; see :func:`plan`. With ``beside`` it says, too, what other numbers and limits would give."""
+    def plan(self, objective: Objective, scope: Scope = "global") -> Plan:
+        """The best plan; see :func:`plan`."""
+        return self.planned(objective, scope).sealed()
+
+    def planned(self, objective: Objective, scope: Scope, *, beside: bool = True) -> Plan:
+        """The best plan, not sealed yet. With ``beside`` it says, too, what other numbers and limits would give."""
         return self._describe(self.choose(objective, scope), objective, scope, beside)
 
     def corrects(self, objective: Objective) -> bool:
@@ -425,7 +429,7 @@ class Planner:
             expected=expected,
             potential=self._potential(objective, scope) if beside else None,
             tolerance=self._tolerance(objective, scope) if beside and objective.max_slowdown == 0.0 else None,
-        ).sealed()
+        )
 
     def _potential(self, objective: Objective, scope: Scope) -> Potential | None:
         """What the same objective seems to give by the numbers as measured."""

@@ -12,7 +12,7 @@ from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_
 from wastenot.pages.formatting import SPACE, change, digits_within, megahertz, percent, quantity, round_quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
-from wastenot.planning.applicable_today import applicable_today, scheduled_today
+from wastenot.planning.applicable_today import applicable_today
 from wastenot.planning.plan import Plan
 from wastenot.planning.schedule import Rung
 from wastenot.planning.switching import SwitchTime
@@ -85,11 +85,7 @@ def rest_panel(plan: Plan) -> Panel:
     today = found.finest
     if today is found.rows[0]:
         return Panel(_REST, "nothing more", f"since the whole plan can be applied today.{_finer(plan)}")
-    held, rung = (0.0, 0.0), scheduled_today(plan)
-    if rung is not None:
-        held = (rung.energy_change, rung.time_change)
-    elif today is not None and not (today.setting is not None and today.setting.setting.is_auto):
-        held = _changes(plan, today, own=False)
+    held = plan.today.energy_change, plan.today.time_change
     lines: list[Line] = []
     first = ""
     for row in found.rows[: None if today is None else found.rows.index(today)]:
