@@ -454,7 +454,7 @@ def _device(device: str | Device, tasks: WorkloadTasks, seed: int = 0) -> Device
 
 
 def _plan(plan: PathLike | Plan) -> Plan:
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
 
     return read_plan(plan) if isinstance(plan, str | os.PathLike) else plan
 

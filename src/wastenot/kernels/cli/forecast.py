@@ -19,7 +19,7 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.kernels.forecast.forecast import Forecast, NaturalForecast, Quantiles
+    from wastenot.kernels.forecast.result import Forecast, NaturalForecast, Quantiles
 
 
 def forecast(

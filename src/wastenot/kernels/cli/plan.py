@@ -123,7 +123,7 @@ def diff(
     from wastenot.kernels.model.context import context_change
     from wastenot.kernels.page.tables import context_table
     from wastenot.planning.difference import difference
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
     from wastenot.study.store import open_study
     from wastenot.terminal.output import console, print_json
     from wastenot.terminal.tables import Group, rich_table

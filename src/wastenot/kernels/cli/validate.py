@@ -52,7 +52,7 @@ def validate(
     """Measure a plan, interleaved with the default clocks (auto)."""
     from wastenot.devices.open import device_of_study
     from wastenot.kernels.verbs import validate as validate_plan
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
     from wastenot.study.store import open_study
     from wastenot.sweeping.announce import announce
     from wastenot.terminal.output import console, print_json, say
@@ -136,7 +136,7 @@ def transfer(
     from wastenot.core.errors import BadInputError
     from wastenot.core.values import as_values
     from wastenot.kernels.verbs import transfer as measure_transfer
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
     from wastenot.sweeping.announce import announce
     from wastenot.terminal.output import console, print_json, say
     from wastenot.terminal.progress import shown_progress

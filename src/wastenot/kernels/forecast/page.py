@@ -9,14 +9,8 @@ from typing import Any
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import sentence
-from wastenot.kernels.forecast.forecast import (
-    MEMORY_LEFT,
-    Forecast,
-    KernelForecast,
-    Quantiles,
-    RangeForecast,
-    UncertaintySource,
-)
+from wastenot.kernels.forecast.forecast import MEMORY_LEFT
+from wastenot.kernels.forecast.result import Forecast, KernelForecast, Quantiles, RangeForecast, UncertaintySource
 from wastenot.kernels.natural.page.summary import forecast_table
 from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
