@@ -13,7 +13,7 @@ from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.core.errors import BadInputError
 from wastenot.planning.carbon import CarbonIntensity, carbon_intensity, read_day
 from wastenot.planning.objective import Objective
-from wastenot.planning.plan import read_plan
+from wastenot.planning.plan_file import read_plan
 from wastenot.planning.planner import Planner, plan
 
 EVENING = "time,g_per_kwh\n17:00,500\n06:00,50\n21:00,100\n"  # 100 from 21:00 to 06:00

@@ -9,7 +9,7 @@ from testbed.small_sweeps import make_sweep, random_sweep
 from testbed.tables import Noise, Table
 from wastenot.planning.noise.designs import FEW_SETTINGS
 from wastenot.planning.objective import Objective
-from wastenot.planning.plan import read_plan
+from wastenot.planning.plan_file import read_plan
 from wastenot.planning.planner import Planner, plan
 
 SEEDS = 40
