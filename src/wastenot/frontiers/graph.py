@@ -304,7 +304,11 @@ class Graph:
         """
         key = points, effort
         if key not in self._listed:
-            self._listed[key] = self._as_frontier(points, effort)
+            found = [each for held in (False, True) for each in self.frontier(points, held=held, effort=effort).plans]
+            by_way = {each.way.tobytes(): self.plan(each.way) for each in found}
+            plans = sorted(by_way.values(), key=lambda each: each.time_s)
+            time_s, energy_j = np.array([each.time_s for each in plans]), np.array([each.energy_j for each in plans])
+            self._listed[key] = Frontier((Ways(time_s, energy_j, _Labels(self, plans)),))
         return self._listed[key]
 
     def critical_path(self, plan: GraphPlan) -> IndexArray:
@@ -313,14 +317,6 @@ class Graph:
         return dag.order[dag.critical_path(plan.start_s[dag.order], (plan.start_s + plan.part_time_s)[dag.order])]
 
     # ---- inside ----------------------------------------------------------------------------------------------
-
-    def _as_frontier(self, points: int, effort: Effort | None) -> Frontier:
-        found = [each for held in (False, True) for each in self.frontier(points, held=held, effort=effort).plans]
-        plans = sorted({each.way.tobytes(): self.plan(each.way) for each in found}.values(), key=lambda each: each.time_s)
-        ways = Ways(
-            np.array([each.time_s for each in plans]), np.array([each.energy_j for each in plans]), _Labels(self, plans)
-        )
-        return Frontier((ways,))
 
     def _floor(self, waiting_w: float) -> tuple[FloatArray, FloatArray]:
         """A convex curve that no plan is below, of time and of what it costs a worker whose waiting draws so much."""

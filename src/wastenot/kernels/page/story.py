@@ -77,18 +77,19 @@ def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
         amount = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
     else:
         amount = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
-    value, besides = gain_words(
-        plan, plan.headline.energy_change, plan.headline.time_change, plan.headline.energy_change_interval
-    )
+    value, besides = _gain(plan)
     lines = (*_year(plan, price), *_certainty(plan, files), *_carbon(plan))
     return Panel(title, value, f"{besides}: {amount} per iteration; {at_default}.", lines=lines)
 
 
+def _gain(plan: Plan) -> tuple[str, str]:
+    of = plan.headline
+    return gain_words(plan, of.energy_change, of.time_change, of.energy_change_interval)
+
+
 def _bound_panel(plan: Plan, files: Files) -> Panel:
     """The plan itself, where the device switches too slowly for it."""
-    main, other = gain_words(
-        plan, plan.headline.energy_change, plan.headline.time_change, plan.headline.energy_change_interval
-    )
+    main, other = _gain(plan)
     words = f"{other}, with {units_in_words(plan)}; {_known(plan)}."
     return Panel(_BOUND, main, words, lines=(*_certainty(plan, files), *_carbon(plan)))
 
