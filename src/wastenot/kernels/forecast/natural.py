@@ -59,10 +59,15 @@ class RelativeCurve:
 
     def at(self, core_mhz: FloatArray, draw: int) -> tuple[FloatArray, FloatArray]:
         """Logarithms of time and power over those at auto, under caps of at least the lowest clock seen; shapes (caps,)."""
-        log_mhz = np.log(np.minimum(core_mhz, self.auto_mhz))
-        weights = hat_weights(np.clip(log_mhz, self.log_mhz[0], self.log_mhz[-1]), self.log_mhz)
+        weights = hat_weights(self._clipped(np.minimum(core_mhz, self.auto_mhz)), self.log_mhz)
         capped = core_mhz < self.auto_mhz - _SAME_MHZ
-        return (np.where(capped, weights @ self.log_time[draw], 0.0), np.where(capped, weights @ self.log_power[draw], 0.0))
+        return (
+            np.where(capped, weights @ self.log_time[draw], 0.0),
+            np.where(capped, weights @ self.log_power[draw], 0.0),
+        )
+
+    def _clipped(self, core_mhz: FloatArray) -> FloatArray:
+        return np.clip(np.log(core_mhz), self.log_mhz[0], self.log_mhz[-1])
 
 
 def draw_relative(curve: KernelCurve, draws: int, rng: np.random.Generator) -> RelativeCurve:

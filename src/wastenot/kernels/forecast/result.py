@@ -101,7 +101,8 @@ class NaturalForecast:
         locked_power_sd: assumed uncertainty of power at a locked clock, see :mod:`wastenot.kernels.forecast.natural`.
         within_range: caps within that range, one for each kernel, by slowdown.
         without: the same forecast from the default clocks alone.
-        one_cap: one cap for all kernels, by slowdown; empty where no clock was seen for all of them.
+        one_cap: one cap for all kernels, by slowdown; below the clocks that one was seen at, it counts with the most that
+            physics allows.
     """
 
     low_mhz: float

@@ -61,7 +61,7 @@ def starts_table(found: Latency, what: What) -> Table | None:
         for target in values:
             pair = pairs.get((start, target))
             cells.append(quantity(pair.seconds, "s", 3) if pair else "same" if (start, target) in overlapping else "")
-        found_s = (pair and pair.seconds for pair in (pairs.get((start, target)) for target in values))
+        found_s = (pairs[start, target].seconds if (start, target) in pairs else None for target in values)
         rows.append(Row(None, (f"from {start:,g}", *cells), (start, *found_s)))
     columns = (Column(f"{UNITS[what]}"), *(Column(f"to {value:,g}", True) for value in values))
     note = "same: the workload cannot distinguish these two." if overlapping else None
