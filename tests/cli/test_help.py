@@ -46,9 +46,7 @@ def test_help_of_every_command_ends_with_examples_of_it(wastenot, command):
     assert all(f"wastenot {command}" in line for line in tail)
 
 
-@pytest.mark.parametrize(
-    "words", ["kernel plan", "kernel run", "study export", "device latency", "job list"]
-)
+@pytest.mark.parametrize("words", ["kernel plan", "kernel run", "study export", "device latency", "job list"])
 def test_a_command_without_its_subject_gives_the_whole(wastenot, words):
     name = words.partition(" ")[2]
     said = wastenot.refuse(name, "x.db", "--study", "my.db")
