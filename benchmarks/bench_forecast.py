@@ -22,8 +22,9 @@ from testbed.binomial import share_bounds
 from testbed.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
 from testbed.measured_sweeps import DATA, MEASURED_SWEEPS, MeasuredSweep, some_kernels
 from wastenot.devices.simulated.preset import Preset
-from wastenot.kernels.forecast.forecast import Quantiles, forecast
+from wastenot.kernels.forecast.forecast import forecast
 from wastenot.kernels.forecast.prior import KNOWLEDGES, Knowledge
+from wastenot.kernels.forecast.result import Quantiles
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
 

@@ -26,8 +26,9 @@ from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.timeline import Phase, Subject
-from wastenot.kernels.forecast.forecast import Quantiles, best_options, forecast
+from wastenot.kernels.forecast.forecast import best_options, forecast
 from wastenot.kernels.forecast.natural import CAP_STEP_MHZ
+from wastenot.kernels.forecast.result import Quantiles
 from wastenot.kernels.natural.measure import natural_sweep
 from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.study.store import Study, open_study

@@ -105,7 +105,7 @@ def store(case: Case, folder: Path) -> Path:
 def sampling_error(effective: Effective, seed: int, kernels: int = 600) -> tuple[float, float]:
     """Shift of the energy expected when a sample is learnt from, in standard errors, and the ratio of interval widths."""
     planner = Planner(made_up_sweep(kernels, effective, seed))
-    rows = planner.rows(planner.choose(Objective("waste", 0.0, as_measured=True)).options)
+    rows = planner.measured.rows(planner.choose(Objective("waste", 0.0, as_measured=True)).options)
     change, width = [], []
     for largest in (designs.LARGEST_FIT, kernels):
         with mock.patch.object(designs, "LARGEST_FIT", largest):

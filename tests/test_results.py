@@ -20,7 +20,7 @@ def test_what_draws_a_page_is_there():
     results = (
         *(wn.EngineProfile, wn.JobOverview, wn.PipelinePlan, wn.PlannedPipeline, wn.Profile, Recommended),
         *map(by_name, ("wastenot.serving.model.steering:Steering", "wastenot.serving.cluster.simulated:SimulatedScenario")),
-        *map(by_name, ("wastenot.control.status:Summary", "wastenot.kernels.forecast.forecast:Forecast")),
+        *map(by_name, ("wastenot.control.status:Summary", "wastenot.kernels.forecast.result:Forecast")),
         *map(by_name, ("wastenot.planning.latency:Latency", "wastenot.serving.control.replay:Replay")),
     )
     assert {each.drawn_by for each in HasPage.__subclasses__()} <= {each.drawn_by for each in results}

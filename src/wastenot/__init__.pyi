@@ -49,7 +49,8 @@ from .planning.comparison import compare as compare, whole_frontier as whole_fro
 from .planning.difference import difference as difference
 from .planning.latency import Latency as Latency, read_latency as read_latency
 from .planning.objective import Objective as Objective
-from .planning.plan import Plan as Plan, read_plan as read_plan
+from .planning.plan import Plan as Plan
+from .planning.plan_file import read_plan as read_plan
 from .planning.planner import frontier as frontier, plan as plan
 from .profiles.profile import profile as profile
 from .profiles.profile_file import read_profile as read_profile, write_profile as write_profile

@@ -12,7 +12,7 @@ from testbed.stand_in.fixtures import start_stand_in
 from wastenot.cli.main import run as run_command
 from wastenot.control.places import socket_paths
 from wastenot.control.session import ask
-from wastenot.planning.plan import read_plan
+from wastenot.planning.plan_file import read_plan
 
 SIMULATED = ["tune", "--device", "sim:rtx-a4000", "--workload", "gpt3-small", "--max-slowdown", "5%", "--quiet"]
 

@@ -302,11 +302,10 @@ def test_a_graph_answers_what_a_frontier_does_and_a_training_run_is_its_repeat()
     run = repeat(iteration, 1000)
     assert run.least_time().time_s == pytest.approx(1000 * iteration.least_time().time_s)
     assert run.least_energy().energy_j == pytest.approx(1000 * iteration.least_energy().energy_j)
-    at = iteration.hull()[1]
-    assert run.at_price(iteration.as_frontier().price_of_time(at.time_s) * (1 - 1e-9)).time_s == pytest.approx(
-        1000 * at.time_s
-    )
-    assert [each.choices for each in iteration.hull()] == [each.choices for each in run.hull()]
-    every = [(each.time_s, each.energy_j) for each in iteration.pareto()]
-    edp = iteration.least_edp(2.0)
+    listed = iteration.as_frontier()
+    at = listed.hull()[1]
+    assert run.at_price(listed.price_of_time(at.time_s) * (1 - 1e-9)).time_s == pytest.approx(1000 * at.time_s)
+    assert [each.choices for each in listed.hull()] == [each.choices for each in run.hull()]
+    every = [(each.time_s, each.energy_j) for each in listed.pareto()]
+    edp = listed.least_edp(2.0)
     assert edp.energy_j * edp.time_s**2 == pytest.approx(min(energy * time**2 for time, energy in every))

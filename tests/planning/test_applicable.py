@@ -15,7 +15,7 @@ from wastenot.core.setting import Setting
 from wastenot.planning import planner as planner_file
 from wastenot.planning.applicable import NEAR
 from wastenot.planning.objective import Objective
-from wastenot.planning.plan import read_plan
+from wastenot.planning.plan_file import read_plan
 from wastenot.planning.planner import Planner, plan
 
 

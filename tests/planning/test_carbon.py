@@ -13,7 +13,7 @@ from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.core.errors import BadInputError
 from wastenot.planning.carbon import CarbonIntensity, carbon_intensity, read_day
 from wastenot.planning.objective import Objective
-from wastenot.planning.plan import read_plan
+from wastenot.planning.plan_file import read_plan
 from wastenot.planning.planner import Planner, plan
 
 EVENING = "time,g_per_kwh\n17:00,500\n06:00,50\n21:00,100\n"  # 100 from 21:00 to 06:00
@@ -83,9 +83,9 @@ def test_the_plan_is_the_best_of_all_to_within_a_step(rng, evening):
         grid = carbon_intensity(evening, start, 3600.0)
         planner, limit = Planner(sweep), 0.4
         chosen = planner.choose(Objective("carbon", limit, carbon_g_per_kwh=grid))
-        totals = planner.totals(planner.rows(chosen.options))
+        totals = planner.totals(planner.measured.rows(chosen.options))
         found = grid.change(totals.time_change, totals.energy_change)
-        every = [planner.totals(planner.rows(each)) for each in product(range(5), repeat=4)]
+        every = [planner.totals(planner.measured.rows(each)) for each in product(range(5), repeat=4)]
         front = [each for each in every if each.time_change <= limit and not any(
             other.time_s < each.time_s and other.energy_j < each.energy_j for other in every)]  # fmt: skip
         best = min(front, key=lambda each: grid.change(each.time_change, each.energy_change))

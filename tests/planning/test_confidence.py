@@ -108,7 +108,7 @@ def test_the_confidence_holds_in_truth(stated, kernels):
         planner = Planner(truth.sweep(rng, 0.005, 0.005, stated=stated))
         for confidence in kept:
             objective = Objective("waste", 0.01, confidence=confidence)
-            rows = planner.rows(planner.choose(objective).options)
+            rows = planner.measured.rows(planner.choose(objective).options)
             kept[confidence] += truth.changes(planner.costs, rows)[0] <= 0.01
             assert planner.expected(rows, objective).probability_within_budget >= confidence - 1e-9
     assert all(number >= least_hits(ENOUGH, confidence) for confidence, number in kept.items())

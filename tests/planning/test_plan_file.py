@@ -8,7 +8,7 @@ from testbed.small_sweeps import random_sweep
 from wastenot.core.errors import BadInputError
 from wastenot.planning.difference import difference
 from wastenot.planning.objective import Objective
-from wastenot.planning.plan import read_plan
+from wastenot.planning.plan_file import read_plan
 from wastenot.planning.planner import plan
 
 

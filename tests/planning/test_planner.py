@@ -135,7 +135,7 @@ def test_optima_of_a_real_sweep(shared_data, name):
         assert made.predicted.energy_j == pytest.approx(energy, rel=1e-12)
         assert made.certificate.gap == 0.0
         exact = sum(row.count * Fraction(row.time_s) for row in made.assignments)
-        assert exact <= planner.baseline_time_s * (1 + Fraction(bound))
+        assert exact <= planner.measured.baseline_time_s * (1 + Fraction(bound))
     for bound, saved in known["local"].items():
         made = planner.plan(Objective("waste", bound), "local")
         assert -100 * made.predicted.energy_change == pytest.approx(saved, abs=5e-5)
@@ -147,7 +147,7 @@ def test_edp_and_coarse_plans_of_a_real_sweep(shared_data):
     sweep = read_sweep(shared_data / "rtx3080ti-polybench" / "sweep.csv")
 
     def best(planner, objective, scope="global"):
-        return planner.totals(planner.rows(planner.choose(objective, scope).options))
+        return planner.totals(planner.measured.rows(planner.choose(objective, scope).options))
 
     edp = best(Planner(sweep), Objective("edp", as_measured=True), "local")
     assert (100 * edp.time_change, 100 * edp.energy_change) == pytest.approx((3.241, -16.161), abs=5e-4)

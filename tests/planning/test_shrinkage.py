@@ -9,7 +9,7 @@ from testbed.small_sweeps import make_sweep, random_sweep
 from testbed.tables import Noise, Table
 from wastenot.planning.noise.designs import FEW_SETTINGS
 from wastenot.planning.objective import Objective
-from wastenot.planning.plan import read_plan
+from wastenot.planning.plan_file import read_plan
 from wastenot.planning.planner import Planner, plan
 
 SEEDS = 40
@@ -31,7 +31,7 @@ def test_predictions_are_biased_and_expectations_are_not(repeats, remaining):
     default, as_measured, found = Objective(), Objective(as_measured=True), []
     for seed in range(SEEDS):
         truth, planner = planned(seed, 0.005, 0.005, kernels=12, repeats=repeats)
-        rows, lucky = (planner.rows(planner.choose(each).options) for each in (default, as_measured))
+        rows, lucky = (planner.measured.rows(planner.choose(each).options) for each in (default, as_measured))
         expected, naive = planner.expected(rows, default), planner.totals(lucky)
         for true, lucky_true, promised, ours, (low, high) in zip(
             truth.changes(planner.costs, rows),

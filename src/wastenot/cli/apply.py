@@ -156,12 +156,7 @@ def _iterations(application: Application, asked: int | None) -> int:
 
 
 def _run_simulated(
-    application: Application,
-    iterations: int,
-    seed: int,
-    dry_run: bool,
-    real_time: bool,
-    shown: ShownOptions,
+    application: Application, iterations: int, seed: int, dry_run: bool, real_time: bool, shown: ShownOptions
 ) -> Summary:
     from wastenot.control.simulated_job import run_simulated
     from wastenot.devices.simulated.device import SimulatedDevice

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.terminal.option import option
+
 if TYPE_CHECKING:
     from wastenot.core.progress import Progress
 
@@ -17,8 +19,8 @@ _REPEATS = 10
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-demo"),
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
+    out: Annotated[Path, option("Folder to write to.", "DIR")] = Path("wastenot-demo"),
+    no_open: Annotated[bool, option("Do not open the page in a browser.")] = False,
 ) -> None:
     """Show what wastenot does on a simulated GPU; opens a page.
 

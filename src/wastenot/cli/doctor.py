@@ -82,9 +82,7 @@ def _sense(device: Device | None, seconds: float) -> tuple[tuple[SensorSpeed, ..
 
 
 def _document(
-    machine: Machine,
-    sensed: list[tuple[Examined, tuple[SensorSpeed, ...], CycleProbe | str]],
-    simulated: dict[str, str],
+    machine: Machine, sensed: list[tuple[Examined, tuple[SensorSpeed, ...], CycleProbe | str]], simulated: dict[str, str]
 ) -> dict[str, Any]:
     from dataclasses import asdict
 

@@ -109,8 +109,7 @@ for _words, _command in _COMMANDS.items():
 
 @app.callback(invoke_without_command=True)
 def root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False
 ) -> None:
     """Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it."""
     if version:

@@ -18,7 +18,7 @@ def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """A command as Typer takes it: each dataclass among its parameters is replaced by its fields, which it is built from.
 
     Args:
-        command: its parameters, and the fields of the dataclasses, are annotated with ``typer.Option`` or ``Argument``.
+        command: its parameters, and the fields of the dataclasses, are annotated by :mod:`wastenot.terminal.option`.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, tuple[type, list[str]]] = {}

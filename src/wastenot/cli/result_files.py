@@ -74,7 +74,7 @@ def is_study(source: str) -> bool:
 def _plan(path: Path, in_full: bool) -> RenderableType:
     from wastenot.kernels.cli.plan import plan_text
     from wastenot.kernels.page.provenance import Files
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
     from wastenot.terminal.options import PriceOptions
 
     return plan_text(read_plan(path), PriceOptions().price(), Files(plan=path), in_full=in_full)
@@ -132,7 +132,7 @@ def _told(reader: str, teller: str) -> Callable[[Path, bool], RenderableType]:
 _PIPELINE = "wastenot.pipelines.plan.plan_file:read_pipeline_plan"
 _RUN = "wastenot.control.status:read_summary"
 _PROFILE = "wastenot.profiles.profile_file:read_profile"
-_FORECAST = "wastenot.kernels.forecast.forecast_file:read_forecast"
+_FORECAST = "wastenot.kernels.forecast.result:read_forecast"
 _LATENCY = "wastenot.planning.latency:read_latency"
 
 KINDS = {

@@ -19,7 +19,8 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.vendors import VENDORS, commands, undo_commands, vendor_named
 from wastenot.devices.open import device_of_study, is_virtual, open_device
 from wastenot.devices.protocol import Device
-from wastenot.planning.plan import Plan, read_plan
+from wastenot.planning.plan import Plan
+from wastenot.planning.plan_file import read_plan
 
 if TYPE_CHECKING:
     from wastenot.devices.common.journal import Restore

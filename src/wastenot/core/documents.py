@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-)
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.files import read_text
@@ -141,6 +135,13 @@ def validated(
     if constants:
         raise _error(where, text, (), f"{constants[0]} is not a number that JSON can hold", remedy)
     return values, content
+
+
+def content_digest(document: Mapping[str, Any]) -> str:
+    """The digest of what a document says, by which an edit is noticed: of all of it but the digest that it states."""
+    content = {name: value for name, value in document.items() if name != "digest"}
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:

@@ -68,11 +68,7 @@ def object_of(line: bytes, *, deepest: int = 16) -> dict[str, Any]:
         raise LineError(f"nested more than {deepest} deep")
     try:
         message = json.loads(
-            line.decode(),
-            object_pairs_hook=_unique,
-            parse_constant=_not_finite,
-            parse_float=_finite,
-            parse_int=_whole,
+            line.decode(), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite, parse_int=_whole
         )
     except LineError:
         raise

@@ -59,11 +59,7 @@ class HasPage:
         return by_name(self.drawn_by)(self)
 
     def page(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        figures: str | os.PathLike[str] | None = None,
-        command: str | None = None,
+        self, path: str | os.PathLike[str], *, figures: str | os.PathLike[str] | None = None, command: str | None = None
     ) -> tuple[Path, ...]:
         """Write the result as one page that needs no network, as ``--page`` does.
 

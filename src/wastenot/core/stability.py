@@ -36,12 +36,9 @@ PUBLIC: Final[Mapping[str, Names]] = {
         ("Search", "AtAuto", "AtNatural", "refine", "Finalists", "Refinement"),
     ),
     "Frontiers": Names(
-        ("frontier", "choice", "tie", "repeat", "sequence", "either", "Frontier"),
-        ("graph", "Graph", "GraphPlan"),
+        ("frontier", "choice", "tie", "repeat", "sequence", "either", "Frontier"), ("graph", "Graph", "GraphPlan")
     ),
-    "Plans": Names(
-        ("Objective", "Plan", "read_plan", "compare", "whole_frontier", "difference", "Setting", "AUTO"),
-    ),
+    "Plans": Names(("Objective", "Plan", "read_plan", "compare", "whole_frontier", "difference", "Setting", "AUTO")),
     "Pipelines": Names(
         ("pipeline", "StageOptions", "PipelineGoal", "PlannedPipeline", "PipelinePlan", "read_pipeline_plan"),
         ("straggler", "StragglerClient"),
@@ -49,10 +46,7 @@ PUBLIC: Final[Mapping[str, Names]] = {
     "Switching latency": Names(("measure_latency", "Latency", "read_latency")),
     "Recurring jobs": Names(("job", "JobGoal", "TrainingRun"), ("job_overview", "JobOverview")),
     "Applying plans": Names(("apply", "Applied"), ("tune", "TuneOptions", "TunedJob", "tracker")),
-    "Without setting clocks": Names(
-        ("measure", "capture", "Captured", "read_workload", "write_workload"),
-        ("forecast",),
-    ),
+    "Without setting clocks": Names(("measure", "capture", "Captured", "read_workload", "write_workload"), ("forecast",)),
     "LLM servers": Names(
         ("serve_bench", "EngineProfile", "read_engine", "write_engine"),
         (
@@ -67,9 +61,7 @@ PUBLIC: Final[Mapping[str, Names]] = {
         ("open_study", "Study", "Sweep", "Kernel", "import_sweep", "export_sweep", "read_sweep", "write_sweep"),
         ("calibrate_sweep",),
     ),
-    "Errors": Names(
-        ("WastenotError", "BadInputError", "InfeasibleError", "StudyError", "DeviceError", "MissingExtraError"),
-    ),
+    "Errors": Names(("WastenotError", "BadInputError", "InfeasibleError", "StudyError", "DeviceError", "MissingExtraError")),
 }
 """By subject, each name once, in the order in which the API's page shows them."""
 

@@ -22,7 +22,7 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.algebra import Frontier, Point, Points
+from wastenot.frontiers.algebra import Frontier, Points
 from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 from wastenot.frontiers.graph_rounding import Effort, cheaper_than, planned
@@ -208,9 +208,7 @@ class Graph:
     def lower_bound_j(self, within_s: Fraction | float | None = None, *, until_s: float | None = None) -> float:
         """No plan within a time needs less energy than this; the relaxation alone, without a search.
 
-        Raises:
-            BadInputError: a time is not a number of seconds.
-            InfeasibleError: no plan is that fast; names the fastest.
+        Arguments and errors are those of :meth:`least_energy`.
         """
         self._feasible(within_s, until_s)
         problem = self._problem(within_s, until_s)
@@ -221,12 +219,8 @@ class Graph:
         """Energy that one more second until the deadline saves, in J/s, by the relaxation; 0 where it saves nothing.
 
         Args:
-            at_s: the deadline.
+            at_s: the deadline; errors are those of :meth:`least_energy`.
             until_s: workers wait until then at least; if it is no earlier, time in which they are done early saves nothing.
-
-        Raises:
-            BadInputError: a time is not a number of seconds.
-            InfeasibleError: no plan is that fast; names the fastest.
         """
         self._feasible(at_s, until_s)
         problem = self._problem(at_s, until_s)
@@ -240,14 +234,7 @@ class Graph:
         """Energy that one more second for each part alone would save, in J/s, by the relaxation; shape (parts,).
 
         A flow: what enters a part's worker and its dependencies leaves it again, and :meth:`price_of_time` flows in all.
-
-        Args:
-            at_s: the deadline.
-            until_s: workers wait until then at least.
-
-        Raises:
-            BadInputError: a time is not a number of seconds.
-            InfeasibleError: no plan is that fast; names the fastest.
+        Arguments and errors are those of that.
         """
         self._feasible(at_s, until_s)
         return self._curve.at(self._problem(at_s, until_s).within_s).through_w[self._dag.place]
@@ -256,22 +243,6 @@ class Graph:
         """The solution of the relaxation, by the graph's levels; arguments and errors are those of :meth:`lower_bound_j`."""
         self._feasible(within_s, until_s)
         return self._curve.solved(self._problem(within_s, until_s))
-
-    def least_edp(self, exponent: float = 1.0, within_s: Fraction | float | None = None) -> Point:
-        """The listed plan of least ``energy * time ** exponent``; see :meth:`as_frontier` and :meth:`Frontier.least_edp`."""
-        return self.as_frontier().least_edp(exponent, within_s)
-
-    def at_price(self, price_j_per_s: float) -> Point:
-        """The listed plan that is best at a price of time; see :meth:`as_frontier` and :meth:`Frontier.at_price`."""
-        return self.as_frontier().at_price(price_j_per_s)
-
-    def hull(self) -> Points:
-        """Listed plans that are best at some price of time; see :meth:`as_frontier`."""
-        return self.as_frontier().hull()
-
-    def pareto(self) -> Points:
-        """Listed plans that no other beats in both time and energy; see :meth:`as_frontier`."""
-        return self.as_frontier().pareto()
 
     @single_threaded()
     def frontier(self, points: int = 32, *, held: bool = False, effort: Effort | None = None) -> GraphFrontier:
@@ -303,14 +274,7 @@ class Graph:
         for limit, relaxed in zip(within_s.tolist(), relaxations, strict=True):
             until_s = limit if held else None
             at = replace(problem, within_s=limit, end_s=0.0)
-            plan = self._planned(
-                at,
-                relaxed,
-                plans[-1] if plans else fastest,
-                limit,
-                until_s,
-                effort or Effort(steps=0),
-            )
+            plan = self._planned(at, relaxed, plans[-1] if plans else fastest, limit, until_s, effort or Effort(steps=0))
             if held:
                 bound = relaxed.bound + drawn * limit
             else:  # the least over all times at which a plan may end
@@ -334,13 +298,17 @@ class Graph:
         return GraphPlan(way, time, begin[dag.place], np.maximum(slack, 0.0)[dag.place], total, exact, lasts, energy_j)
 
     def as_frontier(self, points: int = 32, *, effort: Effort | None = None) -> Frontier:
-        """The graph as a part of other frontiers: one choice of several plans, from the fastest to the least energy.
+        """The graph as a part of other frontiers, or to be asked what they are: a choice of plans, from the fastest on.
 
         A way is labelled with the choices of each part, in order. Plans are listed once for the same arguments.
         """
         key = points, effort
         if key not in self._listed:
-            self._listed[key] = self._as_frontier(points, effort)
+            found = [each for held in (False, True) for each in self.frontier(points, held=held, effort=effort).plans]
+            by_way = {each.way.tobytes(): self.plan(each.way) for each in found}
+            plans = sorted(by_way.values(), key=lambda each: each.time_s)
+            time_s, energy_j = np.array([each.time_s for each in plans]), np.array([each.energy_j for each in plans])
+            self._listed[key] = Frontier((Ways(time_s, energy_j, _Labels(self, plans)),))
         return self._listed[key]
 
     def critical_path(self, plan: GraphPlan) -> IndexArray:
@@ -349,14 +317,6 @@ class Graph:
         return dag.order[dag.critical_path(plan.start_s[dag.order], (plan.start_s + plan.part_time_s)[dag.order])]
 
     # ---- inside ----------------------------------------------------------------------------------------------
-
-    def _as_frontier(self, points: int, effort: Effort | None) -> Frontier:
-        found = [each for held in (False, True) for each in self.frontier(points, held=held, effort=effort).plans]
-        plans = sorted({each.way.tobytes(): self.plan(each.way) for each in found}.values(), key=lambda each: each.time_s)
-        ways = Ways(
-            np.array([each.time_s for each in plans]), np.array([each.energy_j for each in plans]), _Labels(self, plans)
-        )
-        return Frontier((ways,))
 
     def _floor(self, waiting_w: float) -> tuple[FloatArray, FloatArray]:
         """A convex curve that no plan is below, of time and of what it costs a worker whose waiting draws so much."""

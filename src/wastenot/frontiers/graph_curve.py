@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.frontiers.graph_interior import Laplacian, interior_point
+from wastenot.frontiers.graph_interior import InteriorPoint, Laplacian
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, fastest_ways, relaxed_by_highs
 
 _MOST_CELLS = 60_000_000  # of a band matrix, 480 MB; wider graphs go to HiGHS
@@ -39,7 +39,7 @@ class CostCurve:
             self._laplacian[early] = Laplacian(problem.dag, early)
         if self._laplacian[early].cells > _MOST_CELLS:
             return relaxed_by_highs(problem)
-        found = interior_point(self._laplacian[early], problem)
+        found = InteriorPoint(self._laplacian[early], problem).solve()
         if found.bound >= fastest.bound:
             return found
         # No part on the critical path has a choice: prices grow without end, and their bound is lost in rounding.

@@ -47,6 +47,7 @@ _MOST_ITERATIONS = 100
 """Newton steps. Random pipelines of 48 to 384 parts, as the tests have them, take 10 to 35: most where the deadline is the
 least time. To stop here is no error: the bound of what was found is valid (:func:`flow_bound`), only looser."""
 
+_TOLERANCE = 1e-7  # of the cost, within which it is known when the steps end
 _STEP = 0.995
 """Fraction of the way to the nearest bound that a step may go. At 1 a variable would become 0 and its complementarity
 product could not be centred again; values of 0.9 to 1 are usual (Nocedal and Wright, *Numerical Optimization*, section
@@ -153,9 +154,7 @@ class Laplacian:
         if self.ends_early:
             at_end[dag.without_later] += conductance.last
         band = _summed(
-            self._cell,
-            -self._twice * each[self._first] * each[self._second] / at_start[self._start],
-            self.cells,
+            self._cell, -self._twice * each[self._first] * each[self._second] / at_start[self._start], self.cells
         ).reshape(self.band + 1, unknown)
         band[0] += at_end[self._end_of] - _summed(self._touched, each[self._touch] ** 2 / at_start[self._of], unknown)
         band[0] = np.maximum(band[0], 0.0) + _REGULARISED * at_end[self._end_of]
@@ -244,18 +243,14 @@ class _Point:
     high: FloatArray
 
 
-def interior_point(laplacian: Laplacian, problem: GraphProblem, tolerance: float = 1e-7) -> Relaxed:
+class InteriorPoint:
     """The relaxation of a graph at a deadline.
 
     Args:
         laplacian: of the graph.
         problem: the graph and its deadline.
-        tolerance: stop when the cost is known to be within this fraction.
     """
-    return _Run(laplacian, problem).solve(tolerance)
 
-
-class _Run:
     def __init__(self, laplacian: Laplacian, problem: GraphProblem) -> None:
         self.laplacian, self.problem, self.dag = laplacian, problem, problem.dag
         self.segments = Segments.of(problem)
@@ -355,7 +350,8 @@ class _Run:
             np.maximum(reduced, 0.0) + 0.1 * price, np.maximum(-reduced, 0.0) + 0.1 * price,
         )  # fmt: skip
 
-    def solve(self, tolerance: float) -> Relaxed:
+    def solve(self) -> Relaxed:
+        """The relaxation, with a bound that is valid however far the steps came."""
         at = self._first()
         count = sum(map(len, at.price)) + 2 * len(self.length)
         for _ in range(_MOST_ITERATIONS):
@@ -373,7 +369,7 @@ class _Run:
             far = max(float(np.abs(each).max(initial=0.0)) for each in wrong) / self.deadline
             off = max(float(np.abs(unbalanced.start).max()), float(np.abs(unbalanced.end).max()))
             # A flow is made conserved exactly in :meth:`_result`; times only guide the rounding to real ways.
-            if gap <= tolerance * cost and far <= 1e-9 and off <= 1e-6 * max(float(at.price.part.max()), 1e-9):
+            if gap <= _TOLERANCE * cost and far <= 1e-9 and off <= 1e-6 * max(float(at.price.part.max()), 1e-9):
                 break
             try:
                 following = self._stepped(at, wrong, unbalanced, skewed, room, gap / count)

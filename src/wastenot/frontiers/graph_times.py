@@ -207,18 +207,14 @@ class Dag:
             self.earlier[joined].tolist(), self.later[joined].tolist(), self.delay_s[joined].tolist(), strict=True
         ):
             before[later].append((earlier, delay))
-        scale = _common_denominator(np.concatenate([time_s[near], self.delay_s[joined]]))
+        together = np.concatenate([time_s[near], self.delay_s[joined]]).tolist()
+        scale = max((value.as_integer_ratio()[1] for value in together), default=1)  # a power of two makes them integers
         end: dict[int, int] = {}
         times = time_s.tolist()
         for part, waits in before.items():
             begin = max((end[earlier] + _scaled(delay, scale) for earlier, delay in waits), default=0)
             end[part] = begin + _scaled(times[part], scale)
         return Fraction(max(end.values()), scale)
-
-
-def _common_denominator(values: FloatArray) -> int:
-    """The least power of two that makes integers of all values."""
-    return max((value.as_integer_ratio()[1] for value in values.tolist()), default=1)
 
 
 def _scaled(value: float, scale: int) -> int:

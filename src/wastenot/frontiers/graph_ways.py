@@ -46,10 +46,7 @@ class CostTable:
 
     @classmethod
     def of(
-        cls,
-        time_s: Sequence[FloatArray],
-        cost_j: Sequence[FloatArray],
-        floor: Mapping[int, tuple[FloatArray, FloatArray]],
+        cls, time_s: Sequence[FloatArray], cost_j: Sequence[FloatArray], floor: Mapping[int, tuple[FloatArray, FloatArray]]
     ) -> CostTable:
         """The table of classes with some ways each."""
         groups = Groups(
@@ -91,7 +88,9 @@ def ways_of(frontier: Frontier, powers_w: FloatArray) -> tuple[Points, bool]:
     time, energy, maker, which, whole = [], [], [], [], True
     for node in frontier.alternatives:
         groups = node.groups
-        listed = [_worth_having(groups, power) for power in powers_w.tolist()] if len(groups) > 1 else [_all(groups)]
+        listed = [(np.arange(len(groups.time_s))[:, None], True)]
+        if len(groups) > 1:
+            listed = [_worth_having(groups, power) for power in powers_w.tolist()]
         for options, complete in listed:
             whole &= complete
             point = groups.start[:-1] + options
@@ -117,10 +116,6 @@ def ways_of(frontier: Frontier, powers_w: FloatArray) -> tuple[Points, bool]:
 def _point(node: Node, options: IndexArray, energy_j: float) -> Point:
     exact_s = exact_sum(node.time_terms(options))
     return Point(float(exact_s), energy_j, exact_s, options, node)
-
-
-def _all(groups: Groups) -> tuple[IndexArray, bool]:
-    return np.arange(len(groups.time_s))[:, None], True
 
 
 def _worth_having(groups: Groups, power_w: float) -> tuple[IndexArray, bool]:

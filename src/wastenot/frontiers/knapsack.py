@@ -175,12 +175,7 @@ class Cheapest:
 
 
 def cheapest_within(
-    cost: FloatArray,
-    weight: FloatArray,
-    start: IndexArray,
-    budget: float,
-    gap_tolerance: float = 0.0,
-    known: float = np.inf,
+    cost: FloatArray, weight: FloatArray, start: IndexArray, budget: float, gap_tolerance: float = 0.0, known: float = np.inf
 ) -> Cheapest:
     """One option of each group, of least cost, whose weights sum to no more than a budget, to rounding.
 

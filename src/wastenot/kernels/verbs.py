@@ -449,15 +449,12 @@ def _device(device: str | Device, tasks: WorkloadTasks, seed: int = 0) -> Device
         return device
     recorded = device.startswith("recorded:")
     return open_device(
-        device,
-        seed=seed,
-        workload=tasks.name if recorded else None,
-        granularity=tasks.granularity if recorded else None,
+        device, seed=seed, workload=tasks.name if recorded else None, granularity=tasks.granularity if recorded else None
     )
 
 
 def _plan(plan: PathLike | Plan) -> Plan:
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
 
     return read_plan(plan) if isinstance(plan, str | os.PathLike) else plan
 

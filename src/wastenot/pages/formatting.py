@@ -95,6 +95,12 @@ def quantity(value: float, unit: str, digits: int = 4) -> str:
     return f"{number(value / factor, digits)}{SPACE}{prefix}{unit}"
 
 
+def round_quantity(value: float, unit: str) -> str:
+    """A quantity that is probably a round number, without needless digits: ``30 ms`` rather than ``30.0 ms``."""
+    figures, prefixed = quantity(value, unit, 3).split(SPACE)
+    return f"{float(figures.replace(',', '')):g}{SPACE}{prefixed}"
+
+
 def number(value: float, digits: int = 4) -> str:
     """A number to ``digits`` significant digits, thousands separated; in scientific notation only if vast or tiny."""
     if value == 0.0:

@@ -49,7 +49,7 @@ def narrow_form(specification: _Part) -> _Part:
     form: _Part = copy.deepcopy({name: value for name, value in specification.items() if name != "datasets"})
     _hand_down_data(form)
     _stack(form)
-    panels = list(_panels(form))
+    panels = [each for each in _parts(form) if not _inner(each)]
     room = NARROW_WIDTH - _MARGIN - max(_axis_width(unit, datasets) for panel in panels for unit in _units(panel))
     for panel in panels:
         _fit(panel, datasets, room)
@@ -238,10 +238,6 @@ def _parts(part: _Part) -> Iterator[_Part]:
     yield part
     for each in _inner(part):
         yield from _parts(each)
-
-
-def _panels(part: _Part) -> Iterator[_Part]:
-    yield from (each for each in _parts(part) if not _inner(each))
 
 
 def _units(part: _Part) -> Iterator[_Part]:

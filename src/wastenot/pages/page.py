@@ -221,19 +221,15 @@ def _drawings(figures: Sequence[Figure]) -> dict[str, Any]:
 
 
 def _for_page(tables: Sequence[tuple[str, Table | None]]) -> list[dict[str, Any]]:
-    return [_rows_for_page(name, table) for name, table in tables if table is not None]
-
-
-def _rows_for_page(name: str, table: Table) -> dict[str, Any]:
-    """A table with its rows in groups, those in sight and those folded away, as the template iterates over them."""
-    shown = len(table.rows) if table.fold is None else table.fold.shown
-    return {
-        "name": name,
-        "table": table,
-        "groups": _groups(table.rows[:shown]),
-        "folded": _groups(table.rows[shown:]),
-        "long": len(table.rows) > _LONG_TABLE,
-    }
+    """Tables with their rows in groups, those in sight and those folded away, as the template iterates over them."""
+    listed = []
+    for name, table in tables:
+        if table is not None:
+            shown = len(table.rows) if table.fold is None else table.fold.shown
+            groups, folded = _groups(table.rows[:shown]), _groups(table.rows[shown:])
+            long = len(table.rows) > _LONG_TABLE
+            listed.append({"name": name, "table": table, "groups": groups, "folded": folded, "long": long})
+    return listed
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str | None, list[Row]]]:

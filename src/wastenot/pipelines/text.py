@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from wastenot.core.setting import format_mhz
@@ -17,6 +18,7 @@ from wastenot.pipelines.plan.summary import StageSummary, stages_of
 from wastenot.terminal.tables import Group, Paragraph, RenderableType, Text, headline, plain_table
 
 _SAME = 5e-5  # changes of time that are none
+_joules, _seconds = (partial(quantity, unit=unit, digits=5) for unit in ("J", "s"))
 
 
 def pipeline_text(made: PlannedPipeline, out: Path | None = None, *, frontier: bool = False) -> RenderableType:
@@ -67,11 +69,14 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
     plan = made.plan
     energy_j, base_j = plan.predicted.energy_j, plan.baseline.energy_j
     one = "" if plan.replicas == 1 else " of one pipeline"
+    at = "at the default clocks"
+    if plan.baseline_clocks == "highest":
+        at = "at the highest clock, which stands in for the default clocks"
     rows = [
         (
             "Energy",
             f"{_joules(energy_j)} per iteration, all {counted(plan.gpus, 'GPU')}{one}, waiting included; "
-            f"{_joules(base_j)} {_baseline(plan)}",
+            f"{_joules(base_j)} {at}",
         ),
         ("Time", _time(plan)),
         *([] if plan.promise is None else [("Promise", _promise(plan, plan.promise))]),
@@ -86,22 +91,6 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
     rows.append(("Critical path", _critical(made)))
     rows.append(("Waiting", _waiting(made)))
     return [*rows, ("Assumed", "; ".join(plan.notes))] if plan.notes else rows
-
-
-def _joules(energy_j: float) -> str:
-    return quantity(energy_j, "J", 5)
-
-
-def _seconds(time_s: float) -> str:
-    return quantity(time_s, "s", 5)
-
-
-def _baseline(plan: PipelinePlan) -> str:
-    return (
-        "at the default clocks"
-        if plan.baseline_clocks == "auto"
-        else "at the highest clock, which stands in for the default clocks"
-    )
 
 
 def _time(plan: PipelinePlan) -> str:

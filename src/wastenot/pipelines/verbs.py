@@ -135,11 +135,7 @@ def pipeline(
 
 
 def straggler(
-    plan: PathLike | PipelinePlan,
-    *,
-    replicas: int | None = None,
-    at: str | None = None,
-    token_file: PathLike | None = None,
+    plan: PathLike | PipelinePlan, *, replicas: int | None = None, at: str | None = None, token_file: PathLike | None = None
 ) -> StragglerServer:
     """A server that slows pipelines down while they wait for a slower one; it serves while its context is open.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -39,7 +40,7 @@ class OneSetting(SparsePart):
         return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w, self.profile)
 
 
-class ApplicableRow(Part):
+class ApplicableRow(SparsePart):
     """The plan of one granularity, and whether it can be had with switches as slow as the device's.
 
     Attributes:
@@ -159,7 +160,10 @@ def _coarser(plan: Plan) -> tuple[Granularity, ...]:
 def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: Schedule | None) -> ApplicableRow:
     headline = plan.headline
     settings = unit_settings(plan.assignments)
-    dwell_s = count_switches(plan.assignments).shortest_dwell_s  # files written before it was stated lack it
+    stated_switches = plan.switches
+    if stated_switches.per_iteration and stated_switches.shortest_dwell_s is None:  # a file written before it was stated
+        stated_switches = count_switches(plan.assignments)
+    dwell_s = stated_switches.shortest_dwell_s
     switch_s = setting = late_time = late_energy = None
     fits = dwell_s is None
     if dwell_s is None:
@@ -184,7 +188,7 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: 
         late_time_change=late_time,
         late_energy_change=late_energy,
         fits=fits,
-        setting=None if setting is None else _written(setting),
+        setting=None if setting is None else OneSetting(**asdict(setting)),
         commands=() if setting is None else commands(plan.device, setting, memory_mhz),
         reason=None,
         energy_change_interval=headline.energy_change_interval,
@@ -193,26 +197,5 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: 
 
 
 def _no_plan(granularity: Granularity, reason: str) -> ApplicableRow:
-    return ApplicableRow(
-        granularity=granularity,
-        energy_change=None,
-        time_change=None,
-        switches_per_iteration=None,
-        shortest_dwell_s=None,
-        switch_time_s=None,
-        late_time_change=None,
-        late_energy_change=None,
-        fits=False,
-        setting=None,
-        commands=(),
-        reason=reason,
-    )
-
-
-def _written(setting: Setting) -> OneSetting:
-    return OneSetting(
-        core_mhz=setting.core_mhz,
-        memory_mhz=setting.memory_mhz,
-        power_limit_w=setting.power_limit_w,
-        profile=setting.profile,
-    )
+    unknown: dict[str, Any] = dict.fromkeys(ApplicableRow.model_fields)
+    return ApplicableRow(**unknown | {"granularity": granularity, "fits": False, "commands": (), "reason": reason})

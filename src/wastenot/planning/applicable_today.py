@@ -82,30 +82,22 @@ def today_of(plan: Plan) -> Today:
         return Today(0.0, 0.0, whole=True)
     found, rung = applicable_today(plan), scheduled_today(plan)
     row = found.finest
-    if row is found.rows[0]:
-        late = (row.late_energy_change or 0.0, row.late_time_change or 0.0)
-        headline = plan.headline
-        return Today(
-            headline.energy_change + late[0],
-            headline.time_change + late[1],
-            _moved(headline.energy_change_interval, late[0]),
-            _moved(headline.time_change_interval, late[1]),
-            row=row,
-            whole=True,
-        )
-    if rung is not None:
+    whole = row is found.rows[0]
+    if rung is not None and not whole:
         intervals = rung.energy_change_interval, rung.time_change_interval
         return Today(rung.energy_change, rung.time_change, *intervals, rung=rung)
-    if row is None or (row.setting is not None and row.setting.setting.is_auto):
+    if row is None or (not whole and row.setting is not None and row.setting.setting.is_auto):
         return Today(0.0, 0.0)
-    assert row.energy_change is not None and row.time_change is not None
-    late = (row.late_energy_change or 0.0, row.late_time_change or 0.0)
+    stated = plan.headline if whole else row
+    assert stated.energy_change is not None and stated.time_change is not None
+    late_energy, late_time = row.late_energy_change or 0.0, row.late_time_change or 0.0
     return Today(
-        row.energy_change + late[0],
-        row.time_change + late[1],
-        _moved(row.energy_change_interval, late[0]),
-        _moved(row.time_change_interval, late[1]),
+        stated.energy_change + late_energy,
+        stated.time_change + late_time,
+        _moved(stated.energy_change_interval, late_energy),
+        _moved(stated.time_change_interval, late_time),
         row=row,
+        whole=whole,
     )
 
 
@@ -122,11 +114,9 @@ def scheduled_today(plan: Plan) -> Rung | None:
     if best.switches == 0:
         return None
     one = next((row for row in applicable_today(plan).rows if row.setting is not None), None)
-    if plan.objective.saves_time:
-        held = 0.0 if one is None or one.time_change is None else min(0.0, one.time_change)
-        return best if best.time_change < held - NEAR else None
-    held = 0.0 if one is None or one.energy_change is None else min(0.0, one.energy_change)
-    return best if best.energy_change < held - NEAR else None
+    change = "time_change" if plan.objective.saves_time else "energy_change"
+    held = min(0.0, getattr(one, change, None) or 0.0)
+    return best if getattr(best, change) < held - NEAR else None
 
 
 def _moved(interval: Interval | None, by: float) -> Interval | None:

@@ -207,8 +207,8 @@ def whole_frontier(
     """
     sweep = sweep_of(source, workload)
     planner = Planner(sweep, granularity, clock_tolerance_mhz)
-    hull = planner.frontier.hull()
-    time, energy = float(planner.baseline_time_s), planner.baseline_energy_j
+    hull = planner.measured.frontier.hull()
+    time, energy = float(planner.measured.baseline_time_s), planner.measured.baseline_energy_j
     vertices = tuple(
         Vertex(vertex_s, vertex_j, vertex_s / time - 1, vertex_j / energy - 1)
         for vertex_s, vertex_j in zip(hull.time_s.tolist(), hull.energy_j.tolist(), strict=True)

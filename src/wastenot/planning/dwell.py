@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from wastenot.core.documents import Part, Positive
+from wastenot.core.documents import Positive, SparsePart
 from wastenot.core.setting import Setting
 from wastenot.frontiers.exact import exact_sum
 from wastenot.workloads.order import shortest_stay, switches
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wastenot.planning.plan import Assignment
 
 
-class Switches(Part):
+class Switches(SparsePart):
     """How often clocks change when iterations follow each other, and how long they stay between changes.
 
     Attributes:

@@ -45,33 +45,29 @@ class Headline(Part):
 def headline_of(plan: Plan) -> Headline:
     """The headline of a plan."""
     validation, expected, predicted = plan.validation, plan.expected, plan.predicted
+    source: HeadlineSource = "measurements"
+    verdict: Verdict | None = None
+    missed_by = None
+    energy, time = predicted.energy_change, predicted.time_change
+    intervals = _interval(energy, predicted.energy_change_se), _interval(time, predicted.time_change_se)
     if validation is not None:
-        energy, time, limit = validation.energy_change, validation.time_change, plan.objective.max_slowdown
-        defaults = all(row.setting.is_auto for row in plan.assignments)
-        verdict = None if limit is None else _verdict(time.interval, limit, defaults)
-        return Headline(
-            source="validation",
-            energy_change=energy.mean,
-            energy_change_interval=energy.interval,
-            time_change=time.mean,
-            time_change_interval=time.interval,
-            verdict=verdict,
-            missed_by=time.mean - limit if verdict == "missed" and limit is not None else None,
-        )
-    if expected is not None and plan.objective.corrected:
-        return Headline(
-            source="promise",
-            energy_change=expected.energy_change,
-            energy_change_interval=expected.energy_change_interval,
-            time_change=expected.time_change,
-            time_change_interval=expected.time_change_interval,
-        )
+        source, limit = "validation", plan.objective.max_slowdown
+        energy, time = validation.energy_change.mean, validation.time_change.mean
+        intervals = validation.energy_change.interval, validation.time_change.interval
+        if limit is not None:
+            verdict = _verdict(intervals[1], limit, all(row.setting.is_auto for row in plan.assignments))
+            missed_by = time - limit if verdict == "missed" else None
+    elif expected is not None and plan.objective.corrected:
+        source, energy, time = "promise", expected.energy_change, expected.time_change
+        intervals = expected.energy_change_interval, expected.time_change_interval
     return Headline(
-        source="measurements",
-        energy_change=predicted.energy_change,
-        energy_change_interval=_interval(predicted.energy_change, predicted.energy_change_se),
-        time_change=predicted.time_change,
-        time_change_interval=_interval(predicted.time_change, predicted.time_change_se),
+        source=source,
+        energy_change=energy,
+        energy_change_interval=intervals[0],
+        time_change=time,
+        time_change_interval=intervals[1],
+        verdict=verdict,
+        missed_by=missed_by,
     )
 
 

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
-from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive, SparsePart, read_document
+from wastenot.core.documents import (
+    Count,
+    Finite,
+    Name,
+    NotNegative,
+    Part,
+    Positive,
+    SparsePart,
+    content_digest,
+)
 from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
 from wastenot.core.result import by_name
 from wastenot.core.setting import Setting
-from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.applicable import Applicable
 from wastenot.planning.applicable_today import StatedToday, Today, stated_today, today_of
 from wastenot.planning.carbon import Carbon, CarbonIntensity, carbon_of
-from wastenot.planning.dwell import Switches, count_switches
+from wastenot.planning.dwell import Switches
 from wastenot.planning.headline import Headline, Interval, headline_of
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
 from wastenot.planning.objective_kinds import KERNELS, ObjectiveKind, Scope
@@ -32,10 +37,9 @@ from wastenot.workloads.shape import Shape
 
 SCHEMA: Final = "wastenot.plan/1"
 _SOURCES = {"validation": "measured again", "promise": "promised", "measurements": "as measured"}
-_SAME = 1e-9  # relative difference of two numbers that are one number written twice
 
 
-class Goal(Part):
+class Goal(SparsePart):
     """What the plan was asked for; see :class:`wastenot.planning.objective.Objective`.
 
     Attributes:
@@ -311,7 +315,7 @@ class Plan(Part):
                 "stated_carbon": self.carbon,
             }
         )
-        return headed.model_copy(update={"digest": headed._digest()})
+        return headed.model_copy(update={"digest": content_digest(headed.document())})
 
     def document(self) -> dict[str, Any]:
         """The plan as JSON values; optional parts that it does not have are left out."""
@@ -325,20 +329,6 @@ class Plan(Part):
                 del values[part]
         if "coverage" in values:
             values["coverage"] = {name: value for name, value in values["coverage"].items() if value is not None}
-        if values["objective"]["confidence"] is None:
-            del values["objective"]["confidence"]
-        if values["objective"]["carbon"] is None:
-            del values["objective"]["carbon"]
-        if values["objective"]["basis"] == "measured":
-            del values["objective"]["basis"]
-        rungs = [] if self.schedule is None else values["schedule"]["rungs"]
-        rows = [] if self.applicable is None else values["applicable"]["rows"]
-        for part in (*rungs, *rows):  # files written before they were stated lack them
-            for interval in ("energy_change_interval", "time_change_interval"):
-                if part[interval] is None:
-                    del part[interval]
-        if values["switches"]["shortest_dwell_s"] is None:
-            del values["switches"]["shortest_dwell_s"], values["switches"]["shortest_dwell_unit"]
         return values
 
     def to_json(self) -> str:
@@ -382,80 +372,3 @@ class Plan(Part):
         )
 
     __str__ = __repr__
-
-    def _digest(self) -> str:
-        content = self.document()
-        del content["digest"]
-        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan and check that it is complete, consistent and unedited.
-
-    Raises:
-        BadInputError: it is not; the text gives file, line and field.
-    """
-    document = read_document(path, Plan, "make the plan again with 'wastenot kernel plan'")
-    plan = document.content
-    for field, stated, true in _recomputed(plan):
-        if not math.isclose(stated, true, rel_tol=_SAME, abs_tol=_SAME):
-            raise document.error(field, f"is {stated!r} but the other fields give {true!r}: the file was edited")
-    if plan.digest != plan._digest():
-        raise document.error(("digest",), "does not match the content: the file was edited")
-    return plan
-
-
-def _recomputed(plan: Plan) -> Iterator[tuple[tuple[int | str, ...], float, float]]:
-    """Fields of a plan that follow from its others, by which an edit is noticed: (field, as stated, as it should be)."""
-    base, predicted, expected, rows = plan.baseline, plan.predicted, plan.expected, plan.assignments
-    for index, row in enumerate(rows):
-        if row.time_change <= -1.0 or row.energy_change <= -1.0:
-            yield ("assignments", index, "time_change"), row.time_change, 0.0
-            return
-    time_s = float(exact_sum((row.count, row.time_s) for row in rows))
-    energy_j = float(exact_sum((row.count, row.energy_j) for row in rows))
-    base_time_s = math.fsum(row.count * row.time_s / (1 + row.time_change) for row in rows)
-    base_energy_j = math.fsum(row.count * row.energy_j / (1 + row.energy_change) for row in rows)
-    yield ("predicted", "time_s"), predicted.time_s, time_s
-    yield ("predicted", "energy_j"), predicted.energy_j, energy_j
-    yield ("predicted", "time_change"), predicted.time_change, predicted.time_s / base.time_s - 1
-    yield ("predicted", "energy_change"), predicted.energy_change, predicted.energy_j / base.energy_j - 1
-    yield ("baseline", "time_s"), base.time_s, base_time_s
-    yield ("baseline", "energy_j"), base.energy_j, base_energy_j
-    if plan.switches.shortest_dwell_s is not None:
-        yield ("switches", "shortest_dwell_s"), plan.switches.shortest_dwell_s, count_switches(rows).shortest_dwell_s or 0.0
-    yield ("fastest", "time_change"), plan.fastest.time_change, plan.fastest.time_s / base.time_s - 1
-    yield ("waste", "share"), plan.waste.share, plan.waste.joules / base.energy_j
-    if expected is not None:
-        for name, (low, high), middle in (
-            ("time_change_interval", expected.time_change_interval, expected.time_change),
-            ("energy_change_interval", expected.energy_change_interval, expected.energy_change),
-        ):
-            yield ("expected", name), 0.5 * (low + high), middle
-    certified = predicted if expected is None or not plan.objective.corrected else expected
-    energy_j, bound_j = certified.energy_j, plan.certificate.lower_bound_j
-    yield ("certificate", "gap"), plan.certificate.gap, (energy_j - bound_j) / energy_j
-    changes = ("energy_change", "time_change")
-    for part, stated, true in (("headline", plan.stated_headline, plan.headline), ("today", plan.stated_today, plan.today)):
-        yield from () if stated is None else (((part, name), getattr(stated, name), getattr(true, name)) for name in changes)
-    if plan.stated_carbon is not None and plan.carbon is not None:
-        for name in ("baseline_g", "saved_g", "saved_j", "change"):
-            yield ("carbon", name), getattr(plan.stated_carbon, name), getattr(plan.carbon, name)
-    if plan.schedule is not None:
-        yield from _recomputed_schedule(plan.schedule)
-    if plan.validation is not None:
-        yield ("validation", "pairs"), plan.validation.pairs, plan.validation.repeats**2
-
-
-def _recomputed_schedule(schedule: Schedule) -> Iterator[tuple[tuple[int | str, ...], float, float]]:
-    """The same of a schedule."""
-    base = schedule.rungs[-1]
-    for index, rung in enumerate(schedule.rungs):
-        where = ("schedule", "rungs", index)
-        yield (*where, "time_s"), rung.time_s, math.fsum(segment.time_s for segment in rung.segments)
-        yield (*where, "energy_j"), rung.energy_j, math.fsum(segment.energy_j for segment in rung.segments)
-        yield (*where, "time_change"), rung.time_change, rung.time_s / base.time_s - 1
-        yield (*where, "energy_change"), rung.energy_change, rung.energy_j / base.energy_j - 1
-    energy_j = schedule.rungs[0].energy_j
-    yield ("schedule", "gap"), schedule.gap, (energy_j - schedule.lower_bound_j) / energy_j

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
-from fractions import Fraction
 from functools import cached_property
 
 from wastenot.core.arrays import IndexArray
@@ -41,7 +40,7 @@ from wastenot.planning.plan import (
 )
 from wastenot.planning.profiles import without_profiles
 from wastenot.planning.schedule import Schedule
-from wastenot.planning.scheduling import make_schedule
+from wastenot.planning.scheduling import Scheduling
 from wastenot.planning.switching import SwitchTime, switch_time
 from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
@@ -118,15 +117,15 @@ def plan(
     if not 0.0 <= min_dwell_s < math.inf:
         raise BadInputError(f"`min_dwell_s` {min_dwell_s}: must be a number of seconds, such as 0.1")
     switching = _switching(sweep, switch_time_s, latency, device)
-    made = planner.plan(objective, scope)
+    made = planner.planned(objective, scope)
     memory_mhz = sweep.default_memory_mhz()
 
     def scheduled(level: Granularity) -> Schedule | None:
-        return make_schedule(planner.at(level), objective, scope, switching, min_dwell_s, memory_mhz)
+        return Scheduling(planner.at(level), objective, scope, switching, min_dwell_s, memory_mhz).schedule()
 
     schedule = scheduled(granularity)
     applicable = find_applicable(
-        made, lambda coarser: planner.at(coarser).plan(objective, scope, beside=False), switching, memory_mhz,
+        made, lambda coarser: planner.at(coarser).planned(objective, scope, beside=False), switching, memory_mhz,
         lambda level: schedule if level == granularity else scheduled(level),
     )  # fmt: skip
     return made.model_copy(update={"applicable": applicable, "schedule": schedule}).sealed()
@@ -167,7 +166,7 @@ def frontier(
         BadInputError: the sweep does not have what the granularity needs.
         StudyError: the study cannot be read.
     """
-    return Planner(sweep_of(source, workload, state, granularity), granularity, clock_tolerance_mhz).frontier
+    return Planner(sweep_of(source, workload, state, granularity), granularity, clock_tolerance_mhz).measured.frontier
 
 
 class Planner:
@@ -189,7 +188,6 @@ class Planner:
         costs: as measured.
         units: in order of execution.
         coverage: how far the sweeps came that the plans rest on.
-        frontier: of the whole iteration, by the numbers as measured.
     """
 
     def __init__(
@@ -223,30 +221,6 @@ class Planner:
         if granularity not in self._coarser:
             self._coarser[granularity] = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
         return self._coarser[granularity]
-
-    @property
-    def frontier(self) -> Frontier:
-        """Of the whole iteration, by the numbers as measured."""
-        return self.measured.frontier
-
-    @property
-    def baseline_rows(self) -> IndexArray:
-        """The row of each kernel at auto."""
-        return self.measured.baseline_rows
-
-    @property
-    def baseline_time_s(self) -> Fraction:
-        """Exact time of the iteration at auto."""
-        return self.measured.baseline_time_s
-
-    @property
-    def baseline_energy_j(self) -> float:
-        """Energy of the iteration at auto."""
-        return self.measured.baseline_energy_j
-
-    def rows(self, options: tuple[int, ...]) -> IndexArray:
-        """The row of each kernel under the chosen option of each unit."""
-        return self.measured.rows(options)
 
     # ---- what is known of noise --------------------------------------------------------------------------------
 
@@ -303,8 +277,12 @@ class Planner:
 
     # ---- choosing --------------------------------------------------------------------------------------------
 
-    def plan(self, objective: Objective, scope: Scope = "global", *, beside: bool = True) -> Plan:
-        """The best plan; see :func:`plan`. With ``beside`` it says, too, what other numbers and limits would give."""
+    def plan(self, objective: Objective, scope: Scope = "global") -> Plan:
+        """The best plan; see :func:`plan`."""
+        return self.planned(objective, scope).sealed()
+
+    def planned(self, objective: Objective, scope: Scope, *, beside: bool = True) -> Plan:
+        """The best plan, not sealed yet. With ``beside`` it says, too, what other numbers and limits would give."""
         return self._describe(self.choose(objective, scope), objective, scope, beside)
 
     def corrects(self, objective: Objective) -> bool:
@@ -367,7 +345,7 @@ class Planner:
         budget_s = self.believed.budget(slowdown)
         if objective.rules.limit == "needed":
             # Luck is judged for a whole plan: with it, no setting may be worth leaving the default clocks for.
-            expected = self.expected(self.rows(options), objective)
+            expected = self.expected(self.measured.rows(options), objective)
             late = objective.max_slowdown == 0.0 and expected is not None and expected.time_change > 0.0
             if expected is not None and (late or objective.refuses(expected.time_change, expected.energy_change)):
                 return Optimum((0,) * len(options), min(bound, self.believed.baseline_energy_j), budget_s)
@@ -377,15 +355,15 @@ class Planner:
 
     def totals(self, rows: IndexArray) -> PredictedTotal:
         """Time and energy of an iteration at the given row of each kernel, as measured, and the changes from auto."""
-        costs, base = self.costs, self.baseline_rows
+        costs, base = self.costs, self.measured.baseline_rows
         time, energy = float(self.measured.exact_time(rows)), self.measured.energy(rows)
         return PredictedTotal(
             time_s=time,
             energy_j=energy,
             time_se_s=total_error(costs.count, costs.time_se_s[rows]),
             energy_se_j=total_error(costs.count, costs.energy_se_j[rows]),
-            time_change=time / float(self.baseline_time_s) - 1,
-            energy_change=energy / self.baseline_energy_j - 1,
+            time_change=time / float(self.measured.baseline_time_s) - 1,
+            energy_change=energy / self.measured.baseline_energy_j - 1,
             time_change_se=change_error(costs.count, costs.time_s, costs.time_se_s, rows, base),
             energy_change_se=change_error(costs.count, costs.energy_j, costs.energy_se_j, rows, base),
         )
@@ -401,14 +379,14 @@ class Planner:
 
     def stated(self, optimum: Optimum, objective: Objective) -> Expected | PredictedTotal:
         """Time and energy of a choice as the headline of its plan states them: expected, or as measured."""
-        rows = self.rows(optimum.options)
+        rows = self.measured.rows(optimum.options)
         expected = self.expected(rows, objective) if self.corrects(objective) else None
         return self.totals(rows) if expected is None else expected
 
     def _describe(self, optimum: Optimum, objective: Objective, scope: Scope, beside: bool) -> Plan:
-        rows, corrects = self.rows(optimum.options), self.corrects(objective)
+        rows, corrects = self.measured.rows(optimum.options), self.corrects(objective)
         beside = beside and corrects
-        predicted, baseline = self.totals(rows), self.totals(self.baseline_rows)
+        predicted, baseline = self.totals(rows), self.totals(self.measured.baseline_rows)
         assignments = self._assignments(rows)
         expected = self.expected(rows, objective)
         choices, energy_j, bound = self.measured, predicted.energy_j, optimum.lower_bound_j
@@ -441,9 +419,7 @@ class Planner:
             predicted=predicted,
             waste=Waste(joules=choices.waste_share * baseline.energy_j, share=choices.waste_share),
             certificate=Certificate(
-                lower_bound_j=bound,
-                gap=(energy_j - bound) / energy_j,
-                budget_s=float(optimum.budget_s),
+                lower_bound_j=bound, gap=(energy_j - bound) / energy_j, budget_s=float(optimum.budget_s)
             ),
             fastest=Fastest(time_s=fastest * baseline.time_s, time_change=fastest - 1),
             switches=count_switches(assignments),
@@ -453,7 +429,7 @@ class Planner:
             expected=expected,
             potential=self._potential(objective, scope) if beside else None,
             tolerance=self._tolerance(objective, scope) if beside and objective.max_slowdown == 0.0 else None,
-        ).sealed()
+        )
 
     def _potential(self, objective: Objective, scope: Scope) -> Potential | None:
         """What the same objective seems to give by the numbers as measured."""
@@ -461,13 +437,13 @@ class Planner:
             optimum = self.measured.best(objective, scope)
         except InfeasibleError:
             return None
-        totals = self.totals(self.rows(optimum.options))
+        totals = self.totals(self.measured.rows(optimum.options))
         return Potential(time_change=totals.time_change, energy_change=totals.energy_change)
 
     def _tolerance(self, objective: Objective, scope: Scope) -> Tolerance | None:
         """What a slowdown too small to be seen would save."""
         tolerant = replace(objective, max_slowdown=TOLERANCE)
-        expected = self.expected(self.rows(self.choose(tolerant, scope).options), tolerant)
+        expected = self.expected(self.measured.rows(self.choose(tolerant, scope).options), tolerant)
         if expected is None:
             return None
         return Tolerance(

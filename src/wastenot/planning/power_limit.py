@@ -169,7 +169,8 @@ def run_iteration(costs: ClockCosts, limit_w: float, ceiling: IndexArray | None 
     Raises:
         BadInputError: the limit is not a power.
     """
-    _check_limit(limit_w)
+    if not 0.0 < limit_w < np.inf:
+        raise BadInputError(f"`power_limit_w` {limit_w:g}: must be a number of watts above 0")
     highest = len(costs.core_mhz) - 1
     ceilings = np.full(len(costs.kernels), highest) if ceiling is None else np.asarray(ceiling)
     call_s, call_j, kernel_mhz = (np.empty(len(costs.kernels)) for _ in range(3))
@@ -344,8 +345,3 @@ def _within(costs: ClockCosts, options: _Options, chosen: IndexArray, limit_w: f
     points = options.start[:-1] + chosen
     energy, time = options.energy_j[points], options.time_s[points]
     return all(energy[rows].sum() <= limit_w * time[rows].sum() * (1.0 + _ROUNDING) for rows in costs.members)
-
-
-def _check_limit(limit_w: float) -> None:
-    if not 0.0 < limit_w < np.inf:
-        raise BadInputError(f"`power_limit_w` {limit_w:g}: must be a number of watts above 0")

@@ -51,7 +51,7 @@ class Segment(SparsePart):
         return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w, self.profile)
 
 
-class Rung(Part):
+class Rung(SparsePart):
     """One way to run the iteration, and what is expected of it with its switches; changes are against the default clocks.
 
     Attributes:

@@ -37,27 +37,6 @@ _IN_TIME = 1.645  # standard deviations: 95 % of requests are in effect before t
 _SHOWN = 1e-4  # fraction of the time between two rungs, at least
 
 
-def make_schedule(
-    planner: Planner,
-    objective: Objective,
-    scope: Scope,
-    switching: SwitchTime,
-    min_dwell_s: float = 0.0,
-    memory_mhz: float | None = None,
-) -> Schedule | None:
-    """The schedule of a plan on a device that takes time to switch; ``None`` where none is as fast as asked for.
-
-    Args:
-        planner: of the plan's granularity.
-        objective: of the plan.
-        scope: of the plan.
-        switching: how long the device takes.
-        min_dwell_s: the least time between two requests.
-        memory_mhz: memory clock in effect by default, where it is known.
-    """
-    return Scheduling(planner, objective, scope, switching, min_dwell_s, memory_mhz).schedule()
-
-
 def best_rungs(planner: Planner, objective: Objective, scope: Scope, switchings: Sequence[SwitchTime]) -> list[Rung]:
     """The schedule at each of several switching times, without the faster ones.
 

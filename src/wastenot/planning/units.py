@@ -167,10 +167,7 @@ def _levels(costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Iterator
                 row, distance = _nearest_of_each(core, costs.kernel, kernels, chosen, wanted)
                 row = np.where(distance <= tolerance_mhz, row, -1)
                 yield _Level(
-                    np.full(len(wanted), np.nan) if free else wanted,
-                    row,
-                    distance,
-                    float(costs.memory_mhz[chosen[0]]),
+                    np.full(len(wanted), np.nan) if free else wanted, row, distance, float(costs.memory_mhz[chosen[0]])
                 )
 
 

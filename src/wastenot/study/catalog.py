@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ from wastenot.workloads.identity import (
     ModelRun,
     WorkloadKey,
 )
-from wastenot.workloads.kernel import Call, KernelSpec, Op
 from wastenot.workloads.shape import Shape
 
 UNKNOWN_DEVICE = "unknown"
@@ -38,15 +36,8 @@ UNKNOWN_DEVICE = "unknown"
 NO_DEVICE = ""
 """The device of a study that holds nothing but jobs, which may run on several: its first measurements decide."""
 
-Steps = tuple[tuple[KernelSpec, int], ...]
-"""What one measured kernel, pass or iteration runs: kernels in order, each with its number of calls."""
-
 _STUDY_ID = 1
 _SHAPE = tuple(field.name for field in fields(Shape))
-# Columns that hold an attribute of KernelSpec under its own name.
-_CAPTURED_AS_IT_IS = (
-    "name", "label", "op", "flops", "bytes_read", "bytes_written", "block", "count", "place", "element_bytes",
-)  # fmt: skip
 _HOW_TO_SWEEP: dict[EnergyState, str] = {
     "ssp": "",
     "sse": " --at sse",
@@ -354,66 +345,11 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def store_captured(connection: Connection, steps: Mapping[str, Steps], kernel_ids: Mapping[str, int]) -> None:
-    """Store the captured operations that kernels, passes or the iteration run, where they are not stored yet.
-
-    Args:
-        connection: in a writing transaction.
-        steps: of each by name; those with kernels that were not captured are passed over.
-        kernel_ids: the id in the store of each.
-    """
-    table = schema.captured
-    captured = {kernel_ids[name]: each for name, each in steps.items() if all(spec.call is not None for spec, _ in each)}
-    stored = set(connection.scalars(select(table.c.kernel_id).where(table.c.kernel_id.in_(captured))))
-    rows = [
-        {"kernel_id": kernel_id, "position": position, "calls": calls} | _captured_values(spec)
-        for kernel_id, each in captured.items()
-        if kernel_id not in stored
-        for position, (spec, calls) in enumerate(each)
-    ]
-    if rows:
-        connection.execute(insert(table), rows)
-
-
 def store_captured_on(connection: Connection, workload: int, device: str) -> None:
     """Store the kind of device that a workload was captured on, where none is stored yet."""
     table = schema.workloads
     unknown = (table.c.id == workload) & table.c.captured_on.is_(None)
     connection.execute(update(table).where(unknown).values(captured_on=device))
-
-
-def read_captured(connection: Connection, workload: int) -> dict[str, Steps]:
-    """The captured operations that each kernel, pass or the iteration of a workload runs, by its name.
-
-    Raises:
-        ValueError: what is stored cannot be.
-    """
-    table, owners = schema.captured, schema.kernels
-    query = (
-        select(table, owners.c.name.label("owner"))
-        .join(owners, owners.c.id == table.c.kernel_id)
-        .where(owners.c.workload_id == workload)
-        .order_by(owners.c.position, table.c.position)
-    )
-    found: dict[str, Steps] = {}
-    for row in connection.execute(query).mappings():
-        if row["op"] not in get_args(Op):
-            raise ValueError(f"an operation of kind {row['op']!r}")
-        spec = KernelSpec(
-            **{name: row[name] for name in _CAPTURED_AS_IT_IS},
-            shape=tuple(int(size) for size in row["shape"].split("x") if size),
-            pass_name=row["pass"],
-            call=Call(row["operation"], row["arguments"]),
-        )
-        found[row["owner"]] = (*found.get(row["owner"], ()), (spec, row["calls"]))
-    return found
-
-
-def _captured_values(spec: KernelSpec) -> dict[str, object]:
-    assert spec.call is not None
-    values = {name: getattr(spec, name) for name in _CAPTURED_AS_IT_IS}
-    values |= {"pass": spec.pass_name, "shape": "x".join(map(str, spec.shape))}
-    return values | {"operation": spec.call.op, "arguments": spec.call.arguments}
 
 
 def imports_of(connection: Connection, workload_id: int) -> tuple[ImportSummary, ...]:

@@ -166,12 +166,7 @@ def read_measurements(connection: Connection, workload_id: int) -> tuple[Measure
     names = (*SETTING, *_NUMBERS)
     same = (trials.c.import_id == measurements.c.import_id) & (trials.c.position == measurements.c.position)
     query = (
-        select(
-            kernels.c.name,
-            *(measurements.c[name] for name in names),
-            *(trials.c[name] for name in _HOW),
-            trials.c.flags,
-        )
+        select(kernels.c.name, *(measurements.c[name] for name in names), *(trials.c[name] for name in _HOW), trials.c.flags)
         .select_from(measurements.join(kernels, kernels.c.id == measurements.c.kernel_id).join(trials, same))
         .where(kernels.c.workload_id == workload_id)
         .order_by(measurements.c.import_id, measurements.c.position)

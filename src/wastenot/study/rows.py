@@ -130,11 +130,7 @@ def _copy(connection: Connection, names: list[str], chunks: Iterator[list[Sequen
     try:
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
             for columns in chunks:
-                texts = [map(_copied, column) for column in columns]
+                texts = [["\\N" if value is None else repr(value) for value in column] for column in columns]
                 copy.write(("\n".join(map("\t".join, zip(*texts, strict=True))) + "\n").encode("ascii"))
     except connection.dialect.loaded_dbapi.Error as error:
         raise DBAPIError(statement, None, error) from error
-
-
-def _copied(value: float | None) -> str:
-    return "\\N" if value is None else repr(value)

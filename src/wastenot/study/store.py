@@ -17,7 +17,8 @@ from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.study import catalog, schema
 from wastenot.study.address import parse_address
-from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudyHeader, choose_workload
+from wastenot.study.captured import Steps, read_captured, store_captured
+from wastenot.study.catalog import ImportSummary, StoredWorkload, StudyHeader, choose_workload
 from wastenot.study.coverage import Intent
 from wastenot.study.database import DAMAGED, Database, connect
 from wastenot.study.lease import kept_alive, take
@@ -154,7 +155,7 @@ class Study:
             what = source if intent is None or intent.command is None else intent.command
             lease = take(connection, workload_id, label, what)
             kernel_ids = dict(zip((kernel.name for kernel in kernels), ids.tolist(), strict=True))
-            catalog.store_captured(connection, steps or {}, kernel_ids)
+            store_captured(connection, steps or {}, kernel_ids)
             if captured_on is not None:
                 catalog.store_captured_on(connection, workload_id, captured_on)
             sweep_id = None if intent is None else begin_sweep(connection, workload_id, intent)
@@ -336,7 +337,7 @@ class Study:
         Args and errors are those of :meth:`read`.
         """
         with self._workload(workload, state, granularity) as (connection, _, chosen):
-            return catalog.read_captured(connection, chosen.id)
+            return read_captured(connection, chosen.id)
 
     @contextmanager
     def _workload(
@@ -400,10 +401,7 @@ Source = str | os.PathLike[str] | Study | Sweep
 
 
 def sweep_of(
-    source: Source,
-    workload: str | None = None,
-    state: EnergyState | None = None,
-    granularity: Granularity | None = None,
+    source: Source, workload: str | None = None, state: EnergyState | None = None, granularity: Granularity | None = None
 ) -> Sweep:
     """The sweep of a workload.
 

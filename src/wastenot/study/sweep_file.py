@@ -30,11 +30,7 @@ _PARQUET_BEGINS = b"PAR1"
 
 
 def read_sweep(
-    path: str | os.PathLike[str],
-    *,
-    workload: str | None = None,
-    device: str = UNKNOWN_DEVICE,
-    origin: Origin = "measured",
+    path: str | os.PathLike[str], *, workload: str | None = None, device: str = UNKNOWN_DEVICE, origin: Origin = "measured"
 ) -> Sweep:
     """Read a sweep file.
 

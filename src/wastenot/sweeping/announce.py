@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,12 +64,18 @@ def show_dry_run(*parts: Estimate, as_json: bool, shorter: str | None = None, th
         then_s: how long planning and a report take afterwards.
         values: of the document besides.
     """
+    document = values | {"parts": [estimate_document(part) for part in parts]}
+    print_dry_run(announcement(parts, shorter, then_s), document, as_json=as_json)
+
+
+def print_dry_run(lines: Sequence[str], document: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the result of a dry run, as lines or as one document."""
     from wastenot.terminal.output import print_json, wrapped
 
     if as_json:
-        print_json("estimate", values | {"parts": [estimate_document(part) for part in parts]})
+        print_json("estimate", document)
         return
-    for line in (*announcement(parts, shorter, then_s), "  nothing was measured or written (--dry-run)"):
+    for line in (*lines, "  nothing was measured or written (--dry-run)"):
         print(wrapped(line, sys.stdout))
 
 

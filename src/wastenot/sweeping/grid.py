@@ -76,7 +76,8 @@ class Grid:
         chosen: list[Setting] = []
         for index, memory in enumerate(sorted(memories, reverse=True)):
             if memory not in states:
-                raise BadInputError(f"`memory_mhz` {memory:g}: the device has {_listed(sorted(states))} MHz")
+                known = ", ".join(f"{clock:g}" for clock in sorted(states))
+                raise BadInputError(f"`memory_mhz` {memory:g}: the device has {known} MHz")
             cores = self._cores(states[memory])
             chosen += [Setting(core, memory) for core in (cores[::-1] if index % 2 == 0 else cores)]
         return tuple(chosen)
@@ -168,10 +169,6 @@ def _profiles(device: Device, grid: Grid, *, dry_run: bool) -> tuple[Setting, ..
             have = f"it has {', '.join(available)}" if available else "it has none that may be set here"
             raise BadInputError(f"`profile` {name}: {device.identity.name} has no such workload power profile; {have}")
     return tuple(Setting(profile=name) for name in dict.fromkeys(grid.profile))
-
-
-def _listed(clocks: Sequence[float]) -> str:
-    return ", ".join(f"{clock:g}" for clock in clocks)
 
 
 def check_measures(device: Device) -> None:

@@ -130,6 +130,7 @@ def _conclude(task: Task, setting: Setting, run: TaskRun, observed: _Observed) -
     each = seconds / calls
     error = error_of_mean(each) if len(each) > 1 else 0.0
     counted_mhz = _counted_mhz(run.laps)
+    lowest_mhz = min((lap.lowest_core_mhz for lap in run.laps if lap.lowest_core_mhz is not None), default=None)
     core_mhz = observed.in_effect.core_mhz if counted_mhz is None else counted_mhz
     energy = observed.power_w * time
     relative = math.hypot(observed.power_se_w / observed.power_w, error / time)
@@ -151,7 +152,7 @@ def _conclude(task: Task, setting: Setting, run: TaskRun, observed: _Observed) -
         memory_power_w=observed.memory_power_w,
         how=run.how,
         stopped=observed.stopped,
-        flags=_flags(setting, observed, core_mhz, _lowest_mhz(run.laps), share),
+        flags=_flags(setting, observed, core_mhz, lowest_mhz, share),
     )
 
 
@@ -163,10 +164,6 @@ def _counted_mhz(laps: Sequence[Lap]) -> float | None:
     first = clocks[0]  # differences from it, so that the mean of equal clocks is exactly theirs
     cycles = math.fsum(lap.seconds * (clock - first) for lap, clock in zip(laps, clocks, strict=True))
     return first + cycles / math.fsum(lap.seconds for lap in laps)
-
-
-def _lowest_mhz(laps: Sequence[Lap]) -> float | None:
-    return min((lap.lowest_core_mhz for lap in laps if lap.lowest_core_mhz is not None), default=None)
 
 
 def _flags(

@@ -13,6 +13,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 from rich.text import Text
 
+from wastenot.pages.formatting import shortened
+
 _GAP = 2  # between columns
 _LONG_NAME, _SHORT_NAME = 20, 9  # letters that a name keeps at least: as long as columns can be left out, and in the end
 
@@ -36,7 +38,7 @@ class FittedTable(Table):
         shown = Table(box=None, pad_edge=False, header_style="bold", title=self.title, title_justify="left")
         kept = [column for column in columns if column.name not in left_out]
         for column, width in zip(kept, widths, strict=True):
-            shown.add_column(column.fitted_heading(width), justify=column.justify, width=width, overflow="fold")
+            shown.add_column(column.fitted_text(column.heading, width), justify=column.justify, width=width, overflow="fold")
         for cells in zip(*(column.fitted(width) for column, width in zip(kept, widths, strict=True)), strict=True):
             shown.add_row(*cells)
         yield shown
@@ -53,15 +55,6 @@ def folded(text: Text, width: int) -> Text:
         position = start + len(line)
         lines.append(text[start:position])
     return Text("\n").join(lines) if lines else Text("")
-
-
-def shortened(name: str, length: int) -> str:
-    """A name without letters in its middle, where it is longer than this; blanks before it stay."""
-    if len(name) <= length:
-        return name
-    bare = name.lstrip(" ")
-    kept = max(length - (len(name) - len(bare)) - 1, 2)
-    return name[: len(name) - len(bare)] + bare[: (kept + 1) // 2] + "…" + bare[len(bare) - kept // 2 :]
 
 
 class _Cells:
@@ -95,13 +88,10 @@ class _Cells:
 
     def fitted(self, width: int) -> list[Text]:
         """Its cells, none wider than this."""
-        return [self._fitted(cell, width) for cell in self.cells]
+        return [self.fitted_text(cell, width) for cell in self.cells]
 
-    def fitted_heading(self, width: int) -> Text:
-        """Its heading, not wider than this."""
-        return self._fitted(self.heading, width)
-
-    def _fitted(self, text: Text, width: int) -> Text:
+    def fitted_text(self, text: Text, width: int) -> Text:
+        """A text of it, such as its heading, not wider than this."""
         plain = self._short(text.plain, width)
         return folded(text if plain == text.plain else Text(plain, style=text.style), width)
 
@@ -109,7 +99,7 @@ class _Cells:
         if _longest_word(text) <= width:
             return text
         indent = text[: len(text) - len(text.lstrip(" "))]
-        return indent + " ".join(shortened(word, width - len(indent)) for word in text.split(" ") if word)
+        return indent + " ".join(shortened(word, max(width - len(indent), 3)) for word in text.split(" ") if word)
 
 
 def _longest_word(text: str) -> int:

@@ -185,6 +185,10 @@ _PLANNING = (
 _OF_AN_ENGINE = "trace load rate first gpus step_tokens switch_time ttft tbt e2e share length_error seed lenient"
 _OF_TABLES_OF_STEPS = "model as_measured most_context cache_tokens step_tokens idle_power switch_time"
 _OF_KERNELS_OF_STEPS = "clocks curves study memory seed allow_clock_control restore_clocks"
+_OF_A_PIPELINE_MEASURED = (
+    "study workload granularity confidence as_measured partition micro_batch sequence recompute allow_clock_control "
+    "restore_clocks seed dry_run"
+)
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "kernel sweep": (
@@ -217,24 +221,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "kernel plan": _PLANNING,
     "pipeline plan": (
         needs("csv", "frontier"),
-        Rule(
-            (
-                "study",
-                "workload",
-                "granularity",
-                "confidence",
-                "as_measured",
-                "partition",
-                "micro_batch",
-                "sequence",
-                "recompute",
-                "allow_clock_control",
-                "restore_clocks",
-                "seed",
-                "dry_run",
-            ),
-            _given_times,
-        ),
+        Rule(tuple(_OF_A_PIPELINE_MEASURED.split()), _given_times),
         Rule(("device",), _given_times_elsewhere),
         Rule(("device", "tensor_parallel", "micro_batch", "sequence", "allow_clock_control", "seed", "dry_run"), _studied),
         needs("workload", "study"),

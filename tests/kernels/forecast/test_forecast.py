@@ -19,12 +19,12 @@ from wastenot.devices.simulated import model
 from wastenot.devices.simulated.preset import find_preset, preset_toml
 from wastenot.frontiers.exact import exact_sum
 from wastenot.kernels.cli.forecast import forecast as verb
-from wastenot.kernels.forecast.forecast import NaturalForecast, Quantiles, RangeForecast, best_options, forecast
-from wastenot.kernels.forecast.forecast_file import read_forecast
+from wastenot.kernels.forecast.forecast import best_options, forecast
 from wastenot.kernels.forecast.kernels import candidate_settings, costs, draw_kernels
 from wastenot.kernels.forecast.observed import choose_gpu, observe
 from wastenot.kernels.forecast.page import forecast_figures
 from wastenot.kernels.forecast.prior import RANGES, draw_gpus
+from wastenot.kernels.forecast.result import NaturalForecast, Quantiles, RangeForecast, read_forecast
 from wastenot.meters.tasks import find_tasks, tasks_by_name
 from wastenot.study.recorder import Measurement
 from wastenot.study.store import open_study

@@ -11,7 +11,7 @@ from wastenot.devices.open import open_device
 from wastenot.kernels.run.interleaved import validate
 from wastenot.meters.tasks import WorkloadTasks, tasks_of
 from wastenot.planning.objective import Objective
-from wastenot.planning.plan import read_plan
+from wastenot.planning.plan_file import read_plan
 from wastenot.planning.planner import plan
 from wastenot.study.store import open_study
 from wastenot.sweeping.measure import measure_sweep

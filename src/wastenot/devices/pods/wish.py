@@ -112,7 +112,7 @@ def _number(given: Mapping[str, str], name: str) -> float | None:
 
 
 def _setting_of_plan(name: str, plans: Path) -> Setting:
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
 
     if not _PLAN.fullmatch(name):
         raise BadInputError(f"{PREFIX}plan {name[:20]!r}: not the name of a plan: small letters, digits, - and .")

@@ -177,12 +177,7 @@ class CalibratedGpu:
 
 @single_threaded()
 def calibrate_sweep(
-    source: Source,
-    *,
-    workload: str | None = None,
-    name: str,
-    power_limit_w: float | None = None,
-    base: Preset | None = None,
+    source: Source, *, workload: str | None = None, name: str, power_limit_w: float | None = None, base: Preset | None = None
 ) -> CalibratedGpu:
     """Fit a simulated GPU to a sweep.
 

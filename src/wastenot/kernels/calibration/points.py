@@ -199,7 +199,7 @@ def choose_pairs(available: Sequence[tuple[float, float]], used: Counter[ClockLe
         Indices into ``available``, in the order of choice; all of them where there are no more than ``count``.
     """
     pairs = np.asarray(available, dtype=float)
-    core, memory = _rescale(pairs[:, 0]), _rescale(np.log(pairs[:, 1]))
+    core, memory = rescaled(pairs[:, 0]), rescaled(np.log(pairs[:, 1]))
     coordinates = np.stack([core, memory], axis=1)
     levels = list(zip(_level_indices(pairs[:, 0]).tolist(), _level_indices(pairs[:, 1]).tolist(), strict=True))
     uses = np.array([1.0 + used[level] for level in levels])
@@ -225,10 +225,9 @@ def choose_points(points: Points, count: int = 8) -> FloatArray:
     return mask
 
 
-def _rescale(values: FloatArray) -> FloatArray:
+def rescaled(values: FloatArray) -> FloatArray:
     """To the range from 0 to 1."""
-    extent = float(np.ptp(values))
-    return np.asarray((values - values.min()) / (extent or 1.0))
+    return np.asarray((values - values.min()) / (float(np.ptp(values)) or 1.0))
 
 
 def _level_indices(clocks_mhz: FloatArray) -> IndexArray:

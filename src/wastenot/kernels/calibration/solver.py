@@ -63,6 +63,7 @@ _SD_RANGE = (0.15, 3.0)
 _TOLERANCE = 1e-5  # a fit ends when the objective falls by less than this fraction
 _ITERATIONS = 40
 _REFIT_ITERATIONS = 15
+_ROUNDS = 6  # of fits and updates of the kernels' prior
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,13 +243,7 @@ def _descend(problem: _Problem, starts: FloatArray, device: FloatArray, iteratio
 
 
 def learn_population(
-    residuals: Residuals,
-    mask: FloatArray,
-    starts: Sequence[FloatArray],
-    devices: Sequence[FloatArray],
-    prior: Prior,
-    *,
-    rounds: int = 6,
+    residuals: Residuals, mask: FloatArray, starts: Sequence[FloatArray], devices: Sequence[FloatArray], prior: Prior
 ) -> PosteriorMode:
     """Alternate between fits and updates of the kernels' prior, their mean and standard deviation (EM).
 
@@ -259,14 +254,13 @@ def learn_population(
             serve to leave local minima.
         devices: starting points of the device; the one with the best first fit is kept.
         prior: the prior to begin with.
-        rounds: how many fits.
 
     Returns:
         The fit, whose prior is the population learnt.
     """
     first = (fit_jointly(residuals, mask, starts[0], device, prior) for device in devices)
     fit = min(first, key=lambda mode: mode.objective)
-    for _ in range(rounds - 1):
+    for _ in range(_ROUNDS - 1):
         mean = fit.kernels.mean(axis=0)
         variance = ((fit.kernels - mean) ** 2).mean(axis=0)
         variance = variance + np.einsum("kii->ki", fit.covariance).mean(axis=0)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
@@ -19,23 +18,19 @@ if TYPE_CHECKING:
 
 def calibrate(
     study: StudyOption,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.toml", help="The simulated GPU to write.")],
+    out: Annotated[Path, option("The simulated GPU to write.", "FILE.toml")],
     workload: WorkloadOption = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="N", help="Name of the GPU; by default that of the file.")
-    ] = None,
+    name: Annotated[str | None, option("Name of the GPU; by default that of the file.", "N")] = None,
     base: Annotated[
         str | None,
-        typer.Option(
-            "--base",
-            metavar="GPU",
+        option(
+            "A simulated GPU to take thermal, sensor and latency parameters from.",
+            "GPU",
             autocompletion=completing.simulated,
-            help="A simulated GPU to take thermal, sensor and latency parameters from.",
         ),
     ] = None,
     power_limit: Annotated[
-        float | None,
-        typer.Option("--power-limit", metavar="W", parser=quantities.watts, help="Power limit in effect during the sweep."),
+        float | None, option("Power limit in effect during the sweep.", "W", parser=quantities.watts)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     FiguresOption,
     JsonOption,
@@ -20,7 +19,7 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.kernels.forecast.forecast import Forecast, NaturalForecast, Quantiles
+    from wastenot.kernels.forecast.result import Forecast, NaturalForecast, Quantiles
 
 
 def forecast(
@@ -28,42 +27,27 @@ def forecast(
     workload: WorkloadOption = None,
     gpu: Annotated[
         str | None,
-        typer.Option(
-            "--gpu",
-            metavar="NAME|FILE.toml",
-            autocompletion=completing.simulated,
-            help="The GPU; by default the one named in the study.",
-        ),
+        option("The GPU; by default the one named in the study.", "NAME|FILE.toml", autocompletion=completing.simulated),
     ] = None,
     max_slowdown: MaxSlowdownOption = 0.0,
     knowledge: Annotated[
         Literal["any", "preset"],
-        typer.Option(
-            "--knowledge", help="any: it may behave like any GPU; preset: voltage and power are close to those of --gpu."
-        ),
+        option("any: it may behave like any GPU; preset: voltage and power are close to those of --gpu."),
     ] = "any",
     core_step: Annotated[
-        float | None,
-        typer.Option(
-            "--core-step",
-            metavar="MHZ",
-            parser=quantities.megahertz,
-            help="Step between core clocks; by default about 32 clocks.",
-        ),
+        float | None, option("Step between core clocks; by default about 32 clocks.", "MHZ", parser=quantities.megahertz)
     ] = None,
     core_only: Annotated[
         bool | None,
-        typer.Option(
-            "--core-only/--memory-too",
-            help="Leave the memory clock alone; by default where it takes too long to change between kernels.",
+        option(
+            "Leave the memory clock alone; by default where it takes too long to change between kernels.",
+            flag="--core-only/--memory-too",
             show_default=False,
         ),
     ] = None,
-    draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 0,
-    ignore_natural: Annotated[
-        bool, typer.Option("--ignore-natural", help="Use the default clocks alone, even if natural clocks were measured.")
-    ] = False,
+    draws: Annotated[int, option("Number of possible GPUs to plan for.", "N")] = 200,
+    seed: Annotated[int, option("Seed of the draws.", "N")] = 0,
+    ignore_natural: Annotated[bool, option("Use the default clocks alone, even if natural clocks were measured.")] = False,
     out: OutOption = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -77,12 +61,9 @@ def forecast(
     from wastenot.devices.simulated.preset import find_preset
     from wastenot.kernels.forecast.forecast import forecast as make_forecast
     from wastenot.study.store import open_study
-    from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
     from wastenot.terminal.written_page import write_page
 
-    if page is not None:
-        check_output(page, "page")
     predicted = make_forecast(
         open_study(study),
         workload,

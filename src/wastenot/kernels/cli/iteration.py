@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.terminal import quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import JsonOption, SweepOptions, check_watts
 
 if TYPE_CHECKING:
@@ -20,20 +19,18 @@ def iteration(
     source: SweepOptions,
     power_limit: Annotated[
         float | None,
-        typer.Option(
-            "--power-limit",
-            metavar="W",
+        option(
+            "Mean power that the card allows; default: what kernels that reach the limit by themselves are held to.",
+            "W",
             parser=quantities.watts,
-            help="Mean power that the card allows; default: what kernels that reach the limit by themselves are held to.",
         ),
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option(
-            "--temperature",
-            metavar="C",
+        option(
+            "Temperature of the GPU in the iteration, in °C; by default the mean of the study.",
+            "C",
             parser=quantities.celsius,
-            help="Temperature of the GPU in the iteration, in °C; by default the mean of the study.",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.terminal import quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     ClockControlOptions,
     DeviceOption,
@@ -35,37 +34,19 @@ _SHORTER = "shorter: fewer kinds (--what core), fewer --core clocks, or a larger
 
 def latency(
     device: DeviceOption,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="The file; latency-DEVICE.json by default.")
-    ] = None,
-    study: Annotated[
-        str | None,
-        typer.Option("--study", metavar="FILE|URL", help="Also keep it in this study, whose plans then use it."),
-    ] = None,
+    out: Annotated[Path | None, option("The file; latency-DEVICE.json by default.", "FILE.json")] = None,
+    study: Annotated[str | None, option("Also keep it in this study, whose plans then use it.", "FILE|URL")] = None,
     what: Annotated[
-        str | None,
-        typer.Option(
-            "--what", metavar="KIND,...", help="core, memory, power-limit: what to switch; default: all that can be set."
-        ),
+        str | None, option("core, memory, power-limit: what to switch; default: all that can be set.", "KIND,...")
     ] = None,
     core: Annotated[
-        str | None,
-        typer.Option("--core", metavar="MHZ,...", help="Core clocks to switch between; five by default, lowest to highest."),
+        str | None, option("Core clocks to switch between; five by default, lowest to highest.", "MHZ,...")
     ] = None,
     relative_error: Annotated[
-        float,
-        typer.Option(
-            "--relative-error",
-            metavar="X",
-            parser=quantities.relative,
-            help="Relative standard error at which a latency counts as known.",
-        ),
+        float, option("Relative standard error at which a latency counts as known.", "X", parser=quantities.relative)
     ] = _ERROR,
     time_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--time-limit", metavar="TIME", help="Device time, such as 5m; 20m by default, none on a simulated GPU."
-        ),
+        str | None, option("Device time, such as 5m; 20m by default, none on a simulated GPU.", "TIME")
     ] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -92,8 +73,6 @@ def latency(
 
     path = out or Path(f"latency-{re.sub(r'[^A-Za-z0-9.]+', '-', device)}.json")
     check_output(path)
-    if page is not None:
-        check_output(page, "page")
     target = clock_control.open_device(device, seed=seed, workload=None)
     limit_s = float("inf") if is_virtual(target) else _LIMIT_S
     if time_limit is not None:
@@ -178,20 +157,13 @@ def _announcement(ahead: LatencyEstimate, device: Device) -> list[str]:
 
 
 def _show_dry_run(ahead: LatencyEstimate, device: Device, *, as_json: bool) -> None:
-    import sys
-
     from wastenot.core.values import as_values
-    from wastenot.terminal.output import print_json, wrapped
+    from wastenot.sweeping.announce import print_dry_run
 
-    if as_json:
-        parts = [
-            {"kind": "latency", "what": part.what, "values": part.values, "unit": part.unit} for part in ahead.design.parts
-        ]
-        values = {"device": ahead.device, "device_s": ahead.device_s, "found": ahead.found, "parts": parts}
-        print_json("estimate", values | {"left_out": list(ahead.design.left_out), "assumed": as_values(ahead.assumed)})
-        return
-    for line in (*_announcement(ahead, device), "  nothing was measured or written (--dry-run)"):
-        print(wrapped(line, sys.stdout))
+    parts = [{"kind": "latency", "what": part.what, "values": part.values, "unit": part.unit} for part in ahead.design.parts]
+    values = {"device": ahead.device, "device_s": ahead.device_s, "found": ahead.found, "parts": parts}
+    values |= {"left_out": list(ahead.design.left_out), "assumed": as_values(ahead.assumed)}
+    print_dry_run(_announcement(ahead, device), values, as_json=as_json)
 
 
 def _kinds(text: str | None) -> tuple[What, ...] | None:

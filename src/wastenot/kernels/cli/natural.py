@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import completing
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     DryRunOption,
     FiguresOption,
@@ -37,34 +36,21 @@ _SHORTER = "--time-limit 5m; the same command resumes, with a longer one"
 def natural(
     workload: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[WORKLOAD]",
+        argument(
+            "A model, a captured workload (.json), or a study whose kernels to measure; gpt3-xl.",
+            "[WORKLOAD]",
             autocompletion=completing.workloads,
-            help="A model, a captured workload (.json), or a study whose kernels to measure; gpt3-xl.",
         ),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D",
-            autocompletion=completing.devices,
-            help="nvidia:INDEX, or sim:NAME. Without it, shows what --study holds.",
-        ),
+        option("nvidia:INDEX, or sim:NAME. Without it, shows what --study holds.", "D", autocompletion=completing.devices),
     ] = None,
-    study: Annotated[
-        str | None, typer.Option("--study", metavar="FILE|URL", help="The study; natural-WORKLOAD.db by default.")
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE.html", help="The page; natural-WORKLOAD.html by default.")
-    ] = None,
+    study: Annotated[str | None, option("The study; natural-WORKLOAD.db by default.", "FILE|URL")] = None,
+    page: Annotated[Path | None, option("The page; natural-WORKLOAD.html by default.", "FILE.html")] = None,
     figures: FiguresOption = None,
-    time_limit: Annotated[
-        str, typer.Option("--time-limit", metavar="TIME", help="Device time for everything, such as 90s, 15m or 1h.")
-    ] = "15m",
-    draws: Annotated[
-        int, typer.Option("--draws", metavar="N", help="Number of possible GPUs the forecast plans for.")
-    ] = 200,
+    time_limit: Annotated[str, option("Device time for everything, such as 90s, 15m or 1h.", "TIME")] = "15m",
+    draws: Annotated[int, option("Number of possible GPUs the forecast plans for.", "N")] = 200,
     *,
     shape_options: ShapeOptions,
     seed: SeedOption = 0,

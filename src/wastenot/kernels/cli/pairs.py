@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
@@ -25,23 +24,14 @@ def pairs(
     workload: WorkloadOption = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="NAME",
-            autocompletion=completing.simulated,
-            help="Device whose peaks and power limit are used; default: the study's.",
+        option(
+            "Device whose peaks and power limit are used; default: the study's.", "NAME", autocompletion=completing.simulated
         ),
     ] = None,
     power_limit: Annotated[
-        float | None,
-        typer.Option(
-            "--power-limit",
-            metavar="W",
-            parser=quantities.watts,
-            help="Power limit of the card, instead of the device's.",
-        ),
+        float | None, option("Power limit of the card, instead of the device's.", "W", parser=quantities.watts)
     ] = None,
-    most: Annotated[int, typer.Option("--most", metavar="N", help="Number of pairs to show.")] = 10,
+    most: Annotated[int, option("Number of pairs to show.", "N")] = 10,
     dtype: DtypeOption = "bf16",
     as_json: JsonOption = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastenot.core.wording import counted
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     AsMeasuredOption,
     GranularityOption,
@@ -68,12 +69,8 @@ def plan(
 
 def frontier(
     source: SweepOptions,
-    bounds: Annotated[
-        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to solve exactly, such as 0,1%,2%.")
-    ] = "0,1%,2%,5%,10%",
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Compare objectives, granularities and scopes at these limits instead.")
-    ] = False,
+    bounds: Annotated[str, option("Slowdown limits to solve exactly, such as 0,1%,2%.", "X,X,...")] = "0,1%,2%,5%,10%",
+    compare: Annotated[bool, option("Compare objectives, granularities and scopes at these limits instead.")] = False,
     granularity: GranularityOption = "kernel",
     clock_tolerance: ToleranceOption = 0.0,
     as_measured: AsMeasuredOption = False,
@@ -111,15 +108,10 @@ def frontier(
 
 
 def diff(
-    first: Annotated[Path, typer.Argument(metavar="A.json", help="A plan.")],
-    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another plan.")],
+    first: Annotated[Path, argument("A plan.", "A.json")],
+    second: Annotated[Path, argument("Another plan.", "B.json")],
     study: Annotated[
-        str | None,
-        typer.Option(
-            "--study",
-            metavar="FILE|URL",
-            help="Study with which to evaluate both plans on B's energies, such as those in context.",
-        ),
+        str | None, option("Study with which to evaluate both plans on B's energies, such as those in context.", "FILE|URL")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -131,7 +123,7 @@ def diff(
     from wastenot.kernels.model.context import context_change
     from wastenot.kernels.page.tables import context_table
     from wastenot.planning.difference import difference
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
     from wastenot.study.store import open_study
     from wastenot.terminal.output import console, print_json
     from wastenot.terminal.tables import Group, rich_table

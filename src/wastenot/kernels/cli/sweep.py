@@ -8,11 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     BudgetOption,
     ClockControlOptions,
@@ -45,11 +44,10 @@ Search = Literal["grid", "model"]
 Clocks = Literal["grid", "auto", "natural"]
 CoreStepOption = Annotated[
     float | None,
-    typer.Option(
-        "--core-step",
-        metavar="MHZ",
+    option(
+        f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
+        "MHZ",
         parser=quantities.megahertz,
-        help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
     ),
 ]
 
@@ -57,92 +55,54 @@ CoreStepOption = Annotated[
 def sweep(
     workload: Annotated[
         str,
-        typer.Argument(
-            metavar="WORKLOAD",
-            autocompletion=completing.workloads,
-            help="A model such as gpt3-xl, or a study whose kernels to measure.",
+        argument(
+            "A model such as gpt3-xl, or a study whose kernels to measure.", "WORKLOAD", autocompletion=completing.workloads
         ),
     ],
     device: DeviceOption,
     study: Annotated[
-        str | None,
-        typer.Option(
-            "--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL. Optional only with --dry-run."
-        ),
+        str | None, option("The study: an SQLite file or a database URL. Optional only with --dry-run.", "FILE|URL")
     ] = None,
     clocks: Annotated[
         Clocks,
-        typer.Option(
-            "--clocks",
-            help="grid: auto and a grid of settings; auto: the default clocks only; natural: the clocks that the GPU "
-            "passes through by itself. The last two set no clocks.",
+        option(
+            "grid: auto and a grid of settings; auto: the default clocks only; natural: the clocks that the GPU "
+            "passes through by itself. The last two set no clocks."
         ),
     ] = "grid",
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", help="Number of times --clocks auto measures every kernel.")
-    ] = 1,
+    rounds: Annotated[int, option("Number of times --clocks auto measures every kernel.", "N")] = 1,
     core_step: CoreStepOption = None,
-    core: Annotated[
-        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of --core-step.")
-    ] = None,
-    memory: Annotated[str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks; all by default.")] = None,
+    core: Annotated[str | None, option("Core clocks, instead of --core-step.", "MHZ,...")] = None,
+    memory: Annotated[str | None, option("Memory clocks; all by default.", "MHZ,...")] = None,
     power_limit: PowerLimitsOption = None,
     profile: ProfilesOption = None,
-    search: Annotated[
-        Search, typer.Option("--search", help="grid: every point; model: only points that can still change the plan.")
-    ] = "grid",
+    search: Annotated[Search, option("grid: every point; model: only points that can still change the plan.")] = "grid",
     share: Annotated[
         float,
-        typer.Option(
-            "--share",
-            metavar="X",
+        option(
+            "Fraction of the grid that --search model may measure, such as 10%. 30% finds nearly all of the saving.",
+            "X",
             parser=quantities.share,
-            help="Fraction of the grid that --search model may measure, such as 10%. 30% finds nearly all of the saving.",
         ),
     ] = 0.3,
     max_slowdown: Annotated[
         float,
-        typer.Option(
-            "--max-slowdown",
-            metavar="X",
-            parser=quantities.slowdown,
-            help="Slowdown limit of the plans that --search model looks for, such as 2%.",
-        ),
+        option("Slowdown limit of the plans that --search model looks for, such as 2%.", "X", parser=quantities.slowdown),
     ] = 0.0,
     budget: BudgetOption = None,
     seconds_each: Annotated[
         float | None,
-        typer.Option(
-            "--seconds-each",
-            metavar="S",
-            parser=quantities.seconds,
-            help="Device time per kernel with --clocks natural, in seconds; default: 18.",
-        ),
+        option("Device time per kernel with --clocks natural, in seconds; default: 18.", "S", parser=quantities.seconds),
     ] = None,
-    warm_up: Annotated[
-        float,
-        typer.Option("--warm-up", metavar="S", parser=quantities.seconds, help="Warm-up before each point, in seconds."),
-    ] = WARM_UP_S,
-    window: Annotated[
-        float, typer.Option("--window", metavar="S", parser=quantities.seconds, help="Longest measurement, in seconds.")
-    ] = WINDOW_S,
+    warm_up: Annotated[float, option("Warm-up before each point, in seconds.", "S", parser=quantities.seconds)] = WARM_UP_S,
+    window: Annotated[float, option("Longest measurement, in seconds.", "S", parser=quantities.seconds)] = WINDOW_S,
     relative_error: Annotated[
-        float,
-        typer.Option(
-            "--relative-error",
-            metavar="X",
-            parser=quantities.relative,
-            help="Stop measuring a point early at this standard error, such as 0.5%.",
-        ),
+        float, option("Stop measuring a point early at this standard error, such as 0.5%.", "X", parser=quantities.relative)
     ] = 0.0,
-    in_context: Annotated[
-        bool, typer.Option("--in-context", help="Measure each kernel after the one that precedes it, as well as alone.")
-    ] = False,
+    in_context: Annotated[bool, option("Measure each kernel after the one that precedes it, as well as alone.")] = False,
     at: Annotated[
         Literal["ssp", "sse"],
-        typer.Option(
-            "--at", help="ssp: back to back, at steady power; sse: the first execution at full speed, from a power profile."
-        ),
+        option("ssp: back to back, at steady power; sse: the first execution at full speed, from a power profile."),
     ] = "ssp",
     granularity: GranularityOption = "kernel",
     *,
@@ -265,23 +225,19 @@ def refine(
     energies: EnergiesOption = None,
     granularity: MeasuredGranularityOption = None,
     into: Annotated[
-        str | None,
-        typer.Option(
-            "--into", metavar="FILE|URL", help="Study of another card of the same model, to measure that card instead."
-        ),
+        str | None, option("Study of another card of the same model, to measure that card instead.", "FILE|URL")
     ] = None,
     max_slowdown: MaxSlowdownOption = 0.0,
-    finalists: Annotated[int, typer.Option("--finalists", metavar="N", help="Settings to measure for each kernel.")] = 3,
+    finalists: Annotated[int, option("Settings to measure for each kernel.", "N")] = 3,
     around: Annotated[
         float,
-        typer.Option(
-            "--around",
-            metavar="MHZ",
+        option(
+            "Also measure core clocks this close to the best, and to the schedule's for every kernel; 0 for none.",
+            "MHZ",
             parser=quantities.megahertz,
-            help="Also measure core clocks this close to the best, and to the schedule's for every kernel; 0 for none.",
         ),
     ] = 0.0,
-    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of each.")] = 3,
+    repeats: Annotated[int, option("Measurements of each.", "N")] = 3,
     budget: BudgetOption = None,
     *,
     clock_control: ClockControlOptions,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import completing
+from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     ClockControlOptions,
     DeviceOption,
@@ -35,20 +34,15 @@ _DEGREE_FIGURE = ("transfer-parallel", "The plan at other tensor-parallel degree
 
 def validate(
     study: StudyOption,
-    plan: Annotated[Path, typer.Option("--plan", metavar="PLAN.json", help="The plan to validate.")],
+    plan: Annotated[Path, option("The plan to validate.", "PLAN.json")],
     workload: WorkloadOption = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D",
-            autocompletion=completing.devices,
-            help="The device that the study was measured on; default: the one it names.",
+        option(
+            "The device that the study was measured on; default: the one it names.", "D", autocompletion=completing.devices
         ),
     ] = None,
-    repeats: Annotated[
-        int, typer.Option("--repeats", metavar="N", help="Measurements of the plan and of auto, at least 2.")
-    ] = 10,
+    repeats: Annotated[int, option("Measurements of the plan and of auto, at least 2.", "N")] = 10,
     out: OutOption = None,
     *,
     clock_control: ClockControlOptions,
@@ -58,7 +52,7 @@ def validate(
     """Measure a plan, interleaved with the default clocks (auto)."""
     from wastenot.devices.open import device_of_study
     from wastenot.kernels.verbs import validate as validate_plan
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
     from wastenot.study.store import open_study
     from wastenot.sweeping.announce import announce
     from wastenot.terminal.output import console, print_json, say
@@ -123,18 +117,12 @@ def measured_beside_promised(plan: Plan) -> RenderableType:
 
 
 def transfer(
-    plan: Annotated[Path, typer.Option("--plan", metavar="PLAN.json", help="The plan whose clocks to use.")],
+    plan: Annotated[Path, option("The plan whose clocks to use.", "PLAN.json")],
     device: DeviceOption,
-    batch: Annotated[
-        str | None, typer.Option("--batch", metavar="N,...", help="Batch sizes, such as 40,20,10,5,2,1.")
-    ] = None,
-    tensor_parallel: Annotated[
-        str | None, typer.Option("--tensor-parallel", metavar="N,...", help="Tensor-parallel degrees, such as 1,2,4,8.")
-    ] = None,
-    sequence_parallel: Annotated[
-        bool, typer.Option("--sequence-parallel", help="Use sequence parallelism at degrees above 1.")
-    ] = False,
-    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of each.")] = 10,
+    batch: Annotated[str | None, option("Batch sizes, such as 40,20,10,5,2,1.", "N,...")] = None,
+    tensor_parallel: Annotated[str | None, option("Tensor-parallel degrees, such as 1,2,4,8.", "N,...")] = None,
+    sequence_parallel: Annotated[bool, option("Use sequence parallelism at degrees above 1.")] = False,
+    repeats: Annotated[int, option("Measurements of each.", "N")] = 10,
     figures: FiguresOption = None,
     *,
     clock_control: ClockControlOptions,
@@ -148,7 +136,7 @@ def transfer(
     from wastenot.core.errors import BadInputError
     from wastenot.core.values import as_values
     from wastenot.kernels.verbs import transfer as measure_transfer
-    from wastenot.planning.plan import read_plan
+    from wastenot.planning.plan_file import read_plan
     from wastenot.sweeping.announce import announce
     from wastenot.terminal.output import console, print_json, say
     from wastenot.terminal.progress import shown_progress

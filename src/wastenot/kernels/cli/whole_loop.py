@@ -10,6 +10,7 @@ import typer
 
 from wastenot.kernels.cli.sweep import CoreStepOption, outcome_lines, outcome_values
 from wastenot.terminal import completing
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -38,20 +39,15 @@ _THEN_S = 12.0  # planning, and writing the report and its figures
 
 
 def run(
-    workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", autocompletion=completing.workloads, help="A model such as gpt3-xl.")
-    ],
+    workload: Annotated[str, argument("A model such as gpt3-xl.", "WORKLOAD", autocompletion=completing.workloads)],
     device: DeviceOption = "sim:rtx-3080-ti",
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
     core_step: CoreStepOption = None,
     power_limit: PowerLimitsOption = None,
-    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder to write to; wastenot-WORKLOAD by default."),
-    ] = None,
+    repeats: Annotated[int, option("Measurements of the validation; 0 skips it.", "N")] = 10,
+    out: Annotated[Path | None, option("Folder to write to; wastenot-WORKLOAD by default.", "DIR")] = None,
     *,
     shape_options: ShapeOptions,
     price_options: PriceOptions,
@@ -185,7 +181,7 @@ def create_folder(folder: Path) -> Path:
 
 
 def reproduce(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-reproduction"),
+    out: Annotated[Path, option("Folder to write to.", "DIR")] = Path("wastenot-reproduction"),
     seed: SeedOption = 0,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,

@@ -9,14 +9,8 @@ from typing import Any
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import sentence
-from wastenot.kernels.forecast.forecast import (
-    MEMORY_LEFT,
-    Forecast,
-    KernelForecast,
-    Quantiles,
-    RangeForecast,
-    UncertaintySource,
-)
+from wastenot.kernels.forecast.forecast import MEMORY_LEFT
+from wastenot.kernels.forecast.result import Forecast, KernelForecast, Quantiles, RangeForecast, UncertaintySource
 from wastenot.kernels.natural.page.summary import forecast_table
 from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
@@ -92,7 +86,8 @@ def effect_text(predicted: Forecast) -> str:
     low, high = sorted(-each for each in spread.central_95)
     if low >= _WORTH:
         saves = f"{percent(low, 1)} to {percent(high, 1)} of the energy saved"
-        return f"Worth trying: {saves}{_by_one_cap(headline)}, {limit}"
+        cap = "" if headline.cap_mhz is None else f" with clocks capped at {megahertz(headline.cap_mhz)}{SPACE}MHz"
+        return f"Worth trying: {saves}{cap}, {limit}"
     if spread.median < -_SAVES:
         return f"Uncertain: energy {changes(spread.central_95, 1)}, {limit}"
     return f"Not worth trying: nothing would be saved, {limit}"
@@ -119,10 +114,6 @@ def _headline(predicted: Forecast) -> RangeForecast:
     rows = () if natural is None else (*natural.one_cap, *natural.within_range)
     asked = (row for row in rows if row.max_slowdown == predicted.max_slowdown)
     return next((row for row in asked if row.energy_change.median < -_SAVES), _at_any_clock(predicted))
-
-
-def _by_one_cap(row: RangeForecast) -> str:
-    return "" if row.cap_mhz is None else f" with clocks capped at {megahertz(row.cap_mhz)}{SPACE}MHz"
 
 
 def _limit(max_slowdown: float) -> str:

@@ -30,7 +30,7 @@ NAMES: dict[What, str] = {"core": "core clock", "memory": "memory clock", "power
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Values:
     """The values of one kind.
 
     Attributes:
@@ -72,7 +72,7 @@ class Design:
         left_out: kinds that were asked for or could be expected, and why they are not measured.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Values, ...]
     error: float
     most_s: float
     left_out: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def design(
             raise BadInputError(f"`what` {what}: there is no such kind; write {', '.join(KINDS)}")
         values, missing = _values(device, what, core_mhz)
         if len(values) > 1:
-            parts.append(Part(what, values))
+            parts.append(Values(what, values))
         else:
             left_out.append(f"{NAMES[what]}: {missing}")
     if not parts:
@@ -123,7 +123,7 @@ def estimate_s(planned: Design, expected: SwitchTime) -> float:
     total_s = 2.0
     for part in planned.parts:
         switches = len(part.values) * max((max(expected.jitter, _ASSUMED_JITTER) / planned.error) ** 2, 10.0)
-        slowest_s = max(expected.latency_s(_elsewhere(part), part.setting(value)) for value in part.values)
+        slowest_s = max(expected.latency_s(part.setting(part.values[0] + 1.0), part.setting(value)) for value in part.values)
         total_s += switches * (_WINDOW * slowest_s + 5e-3) + 3.0 * len(part.values) * (settling_s(slowest_s) + 0.2)
         total_s += 0.0 if part.what == "power_limit" else 250.0 * (_WINDOW * slowest_s + 5e-3)
     return min(total_s, planned.most_s)
@@ -138,10 +138,6 @@ def switches_expected(planned: Design, expected: SwitchTime) -> int:
 def settling_s(latency_s: float) -> float:
     """How long to wait, once, until a value is surely in effect."""
     return max(1.0, 5.0 * latency_s)
-
-
-def _elsewhere(part: Part) -> Setting:
-    return part.setting(part.values[0] + 1.0)
 
 
 def _values(device: Device, what: What, core_mhz: Sequence[float]) -> tuple[tuple[float, ...], str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,13 +69,7 @@ def look_ahead(device: Device, planned: Design, resume: Path | None) -> LatencyE
 
 
 def measure_latency(
-    device: Device,
-    planned: Design,
-    *,
-    resume: Path | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    device: Device, planned: Design, *, resume: Path | None = None, seed: int = 0, progress: Progress | None = None
 ) -> Latency:
     """Measure how long a device takes to switch. Its clocks are as before when this returns or raises.
 
@@ -86,7 +79,6 @@ def measure_latency(
         resume: file that keeps observations until the end; one that is there is resumed from.
         seed: of the order of switches.
         progress: told of every trace.
-        now: the calendar.
 
     Raises:
         ClocksRefusedError: clocks may not be set; says what that needs, and what plans assume instead.
@@ -134,14 +126,15 @@ def measure_latency(
     if not targets and refused:
         raise ClocksRefusedError(_refused(device, str(refused[0][1]))) from refused[0][1]
     if not targets:
+        why = indistinct[0].reason if indistinct else "the requested values were not reached before the time limit"
         raise ClocksRefusedError(
-            f"{device.identity.name}: no switch was seen to take effect: {_why(indistinct)}; plans assume {_words(expected)}"
+            f"{device.identity.name}: no switch was seen to take effect: {why}; plans assume {_words(expected)}"
         )
     found = Latency(
         origin=device.identity.origin,
         device=device.identity.label,
         model=device.identity.model,
-        measured_at=now().isoformat(timespec="seconds"),
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=device.time.now_s() - began_s,
         error=planned.error,
         iteration_s=iteration_s,
@@ -182,7 +175,3 @@ def _words(expected: SwitchTime) -> str:
         f"{1e3 * expected.core_s:g} ms for core clocks and {1e3 * expected.memory_s:g} ms for memory clocks, "
         f"{expected.basis} ({expected.source})"
     )
-
-
-def _why(indistinct: list[Indistinct]) -> str:
-    return indistinct[0].reason if indistinct else "the requested values were not reached before the time limit"

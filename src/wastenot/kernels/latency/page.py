@@ -61,16 +61,11 @@ def starts_table(found: Latency, what: What) -> Table | None:
         for target in values:
             pair = pairs.get((start, target))
             cells.append(quantity(pair.seconds, "s", 3) if pair else "same" if (start, target) in overlapping else "")
-        rows.append(
-            Row(None, (f"from {start:,g}", *cells), (start, *(_seconds(pairs.get((start, target))) for target in values)))
-        )
+        found_s = (pairs[start, target].seconds if (start, target) in pairs else None for target in values)
+        rows.append(Row(None, (f"from {start:,g}", *cells), (start, *found_s)))
     columns = (Column(f"{UNITS[what]}"), *(Column(f"to {value:,g}", True) for value in values))
     note = "same: the workload cannot distinguish these two." if overlapping else None
     return Table(f"{NAMES[what].capitalize()}, by start and target", columns, tuple(rows), note)
-
-
-def _seconds(pair: TargetLatency | None) -> float | None:
-    return None if pair is None else pair.seconds
 
 
 def cost_line(cost: SwitchCost) -> str:
@@ -210,9 +205,10 @@ def _panel(found: Latency, what: What, *, said: str) -> Panel:
     targets = found.of(what)
     use = _use(targets)
     cost = next((cost_line(each) for each in found.costs if each.what == what), None)
+    typical_s = [each.seconds for each in targets]
     lines = [
         Line("Two of three switches take", _usual_span(targets)),
-        Line("Typical, by target", _span(targets)),
+        Line("Typical, by target", _range((min(typical_s), max(typical_s)))),
         Line("Switches timed", f"{sum(each.switches for each in targets):,}"),
         *([] if cost is None else [Line("Cost", cost)]),
     ]
@@ -240,11 +236,6 @@ def _usual_span(targets: Sequence[TargetLatency]) -> str:
     """What two of three switches take, over targets."""
     usual_s = [_usual_s(each) for each in targets]
     return _range((min(low for low, _ in usual_s), max(high for _, high in usual_s)))
-
-
-def _span(targets: Sequence[TargetLatency]) -> str:
-    """Typical latencies over targets."""
-    return _range((min(each.seconds for each in targets), max(each.seconds for each in targets)))
 
 
 def _range(ends_s: tuple[float, float]) -> str:

@@ -17,7 +17,7 @@ from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
 from wastenot.devices.tracer import Trace
 from wastenot.kernels.latency.arrivals import Level, arrival, filtered, levels_of, signal, width_for
-from wastenot.kernels.latency.design import Part, settling_s
+from wastenot.kernels.latency.design import Values, settling_s
 from wastenot.kernels.latency.observations import Notebook, Observation, outliers, summarise
 from wastenot.planning.latency import Indistinct, TargetLatency
 from wastenot.planning.switching import SwitchTime
@@ -49,7 +49,7 @@ class Session:
     """
 
     def __init__(
-        self, device: Device, part: Part, expected: SwitchTime, notebook: Notebook, rng: np.random.Generator
+        self, device: Device, part: Values, expected: SwitchTime, notebook: Notebook, rng: np.random.Generator
     ) -> None:
         self._device, self.part, self._notebook, self.rng = device, part, notebook, rng
         self._load = part.what
@@ -134,7 +134,7 @@ class Session:
             known_s = _FIRST_WINDOW * self._expected_s[target] * 2.0 ** self._doubled[target]
         else:
             known_s = _MARGIN * float(seconds[~outliers(seconds)].max())
-        return max(known_s, _DWELL_S) + self._dwell_s()
+        return max(known_s, _DWELL_S) + max(_DWELL_S, 60.0 * self.iteration_s)
 
     def never_reached(self) -> list[Indistinct]:
         """Switches that were given up, for none was seen to take effect."""
@@ -166,9 +166,6 @@ class Session:
 
     def _given_up(self, target: float) -> bool:
         return self._doubled[target] > _MOST_DOUBLED and sum(not each.late for each in self._to[target]) < _FEW
-
-    def _dwell_s(self) -> float:
-        return max(_DWELL_S, 60.0 * self.iteration_s)
 
     def _batch(self, error: float) -> list[Observation]:
         """A trace of as many switches as fit."""

@@ -137,10 +137,7 @@ class KernelCurve:
         log_mhz = np.log(self.core_mhz)
         time = np.log(self.time_s) + _gaussian(rng, number, self.log_time_cov)
         power = np.log(self.power_w) + _gaussian(rng, number, self.log_power_cov)
-        return (
-            np.exp(nearest_within(time, log_mhz, TIME_SLOPES)),
-            np.exp(nearest_within(power, log_mhz, POWER_SLOPES)),
-        )
+        return np.exp(nearest_within(time, log_mhz, TIME_SLOPES)), np.exp(nearest_within(power, log_mhz, POWER_SLOPES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

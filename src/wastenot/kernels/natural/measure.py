@@ -26,12 +26,7 @@ from wastenot.devices.timeline import PreparedTimeline, Subject, TimelineRecorde
 from wastenot.kernels.natural.estimate import estimate
 from wastenot.kernels.natural.programmes import next_programme
 from wastenot.kernels.natural.seen import Recorded
-from wastenot.kernels.natural.storage import (
-    packed_curve,
-    packed_timeline,
-    rows_of_curve,
-    unpacked_timeline,
-)
+from wastenot.kernels.natural.storage import packed_curve, packed_timeline, rows_of_curve, unpacked_timeline
 from wastenot.meters.tasks import WorkloadTasks
 from wastenot.study.coverage import Intent
 from wastenot.study.natural_log import keep_curve, keep_timeline

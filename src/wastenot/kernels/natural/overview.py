@@ -14,8 +14,9 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
 from wastenot.devices.timeline import REST, Timeline
-from wastenot.kernels.forecast.forecast import DRAWS, Forecast, forecast
+from wastenot.kernels.forecast.forecast import DRAWS, forecast
 from wastenot.kernels.forecast.observed import unreached_note
+from wastenot.kernels.forecast.result import Forecast
 from wastenot.kernels.natural.curves import KernelCurve, NaturalCurves
 from wastenot.kernels.natural.storage import curves_of, unpacked_timeline
 from wastenot.planning.headline import Interval

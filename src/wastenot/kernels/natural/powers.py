@@ -207,17 +207,11 @@ class PowerFit:
     Attributes:
         power_w: of each load at its knots.
         covariance: of their errors; for kernels of interest, and for those shared.
-        per_degree: relative change of power with a degree, and its standard error.
-        residual: of each run's readings in standard deviations.
-        weight: of each run's readings, 1 or less where it is off.
-        spread: of the residuals.
+        spread: of what is left of the readings.
     """
 
     power_w: Mapping[Load, FloatArray]
     covariance: Mapping[Load, FloatArray]
-    per_degree: tuple[float, float]
-    residual: tuple[FloatArray, ...]
-    weight: tuple[FloatArray, ...]
     spread: PowerSpread
 
 
@@ -243,9 +237,7 @@ def fit_powers(
     seen_beside = {load: {one.own for one in sensed if load in one.response.loads} for load in log_knots}
     shared = [load for load in log_knots if load == IDLE or len(seen_beside[load]) > 1]
     power_w = dict(guess_w)
-    per_degree = 0.0
     weight = [np.ones(len(one.response.power_w)) for one in sensed]
-    residual = [np.zeros(len(one.response.power_w)) for one in sensed]
     covariance: dict[Load, FloatArray] = {}
     rougher = dict.fromkeys(by_own, 1.0)
     for _ in range(_ROUNDS):
@@ -264,7 +256,6 @@ def fit_powers(
         common = np.asarray(common_cov @ right, dtype=float)
         for load, where in of_shared.items():
             power_w[load], covariance[load] = common[where], common_cov[where, where]
-        per_degree = float(common[-1])
         factors, factor_variance, own_noise, other_noise = [], [], [], []
         for own, rows in problems.items():
             solved, own_cov = reduced[own].own(common, common_cov)
@@ -272,8 +263,8 @@ def fit_powers(
                 power_w[load], covariance[load] = solved[where], own_cov[where, where]
             left = rows.power_w - rows.matrix @ np.concatenate([solved, common])
             for index, where in zip(by_own[own], rows.runs, strict=True):
-                residual[index] = left[where] / (rougher[own] * rows.noise_w[where])
-                weight[index] = np.minimum(_ROBUST / np.maximum(np.abs(residual[index]), 1e-9), 1.0)
+                residual = left[where] / (rougher[own] * rows.noise_w[where])
+                weight[index] = np.minimum(_ROBUST / np.maximum(np.abs(residual), 1e-9), 1.0)
             factors.append(solved[rows.of_factors])
             factor_variance.append(np.diag(own_cov)[rows.of_factors])
             own_noise.append(left / rows.noise_w * spread.noise_w)
@@ -287,8 +278,7 @@ def fit_powers(
             np.concatenate(other_noise),
             sum(one.freedom for one in reduced.values()),
         )
-    error = float(np.sqrt(common_cov[-1, -1]))
-    return PowerFit(power_w, covariance, (per_degree, error), tuple(residual), tuple(weight), spread)
+    return PowerFit(power_w, covariance, spread)
 
 
 class _Reduced(NamedTuple):
@@ -343,10 +333,7 @@ def _new_spread(
     allowed = 1.0 + (before.fluctuation * mean_w / before.noise_w) ** 2
     fluctuation = before.noise_w / max(mean_w, 1.0) * max(more * allowed - 1.0, 0.0) ** 0.5
     return replace(
-        before,
-        noise_w=float(noise_w),
-        fluctuation=min(max(fluctuation, 1e-3), 0.05),
-        run=min(max(run, 1e-3), 0.03),
+        before, noise_w=float(noise_w), fluctuation=min(max(fluctuation, 1e-3), 0.05), run=min(max(run, 1e-3), 0.03)
     )
 
 

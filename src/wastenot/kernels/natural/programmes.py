@@ -128,7 +128,7 @@ def _kind(groups: Groups) -> Kind:
         if not rests:
             return "alone"
         return "rushes" if float(np.median(groups.rested[groups.rested > 0.0])) > 0.04 else "breaks"
-    if _longest_phase_s(groups, _KERNEL) > 0.8:
+    if _phase_seconds(groups, _KERNEL).max(initial=0.0) > 0.8:
         return "first"
     return "wakes" if float(np.median(_phase_seconds(groups, _PRODUCT))) > 0.06 else "mixtures"
 
@@ -138,10 +138,6 @@ def _phase_seconds(groups: Groups, load: int) -> FloatArray:
     phases = groups.phase[ours]
     seconds = np.bincount(phases, (groups.end_s - groups.begin_s)[ours])
     return np.asarray(seconds[np.unique(phases)])
-
-
-def _longest_phase_s(groups: Groups, load: int) -> float:
-    return float(_phase_seconds(groups, load).max(initial=0.0))
 
 
 def _seconds(groups: Groups) -> float:

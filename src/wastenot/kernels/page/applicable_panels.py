@@ -9,10 +9,10 @@ from wastenot.core.vendors import VENDORS, notes_on, undo_commands, vendor_of
 from wastenot.core.wording import counted
 from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_percent, why_nothing_today
-from wastenot.pages.formatting import SPACE, change, digits_within, megahertz, percent, quantity
+from wastenot.pages.formatting import SPACE, change, digits_within, megahertz, percent, quantity, round_quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
-from wastenot.planning.applicable_today import applicable_today, scheduled_today
+from wastenot.planning.applicable_today import applicable_today
 from wastenot.planning.plan import Plan
 from wastenot.planning.schedule import Rung
 from wastenot.planning.switching import SwitchTime
@@ -85,11 +85,7 @@ def rest_panel(plan: Plan) -> Panel:
     today = found.finest
     if today is found.rows[0]:
         return Panel(_REST, "nothing more", f"since the whole plan can be applied today.{_finer(plan)}")
-    held, rung = (0.0, 0.0), scheduled_today(plan)
-    if rung is not None:
-        held = (rung.energy_change, rung.time_change)
-    elif today is not None and not (today.setting is not None and today.setting.setting.is_auto):
-        held = _changes(plan, today, own=False)
+    held = plan.today.energy_change, plan.today.time_change
     lines: list[Line] = []
     first = ""
     for row in found.rows[: None if today is None else found.rows.index(today)]:
@@ -101,7 +97,7 @@ def rest_panel(plan: Plan) -> Panel:
             first, more = ("all of it" if held == (0.0, 0.0) else more), ""
         needs = "; ".join(filter(None, (more, _needs(row, found))))
         lines.append(Line(GRANULARITY_WORDS[row.granularity].capitalize(), needs))
-    lines.append(Line("Switching time today", _short_switch_time(found.switching)))
+    lines.append(Line("Switching time today", f"{_switch_times(found.switching)}, {found.switching.known}"))
     return Panel(_REST, first, "if clocks switched fast enough for it.", lines=tuple(lines))
 
 
@@ -118,14 +114,9 @@ def describe_switch_time(switching: SwitchTime) -> str:
     return f"{times}, assumed until you measure it and pass --switch-time: {switching.source}"
 
 
-def _short_switch_time(switching: SwitchTime) -> str:
-    """How long switches take, and how sure that is."""
-    return f"{_switch_times(switching)}, {switching.known}"
-
-
 def _switch_times(switching: SwitchTime) -> str:
-    memory = "" if switching.memory_s == switching.core_s else f", {_duration(switching.memory_s)} for memory clocks"
-    return f"{_duration(switching.core_s)}{memory}"
+    core, memory = (round_quantity(each, "s") for each in (switching.core_s, switching.memory_s))
+    return core if switching.memory_s == switching.core_s else f"{core}, {memory} for memory clocks"
 
 
 def setting_words(setting: Setting) -> str:
@@ -265,9 +256,3 @@ def _more_than_the_default(plan: Plan) -> Panel:
     if plan.objective.max_slowdown is None:
         return Panel(_MORE, "other clocks", f"than those measured: none of these does better.{refine}")
     return Panel(_MORE, "a slowdown", f"such as 2{SPACE}%: --max-slowdown 0.02.{refine}")
-
-
-def _duration(seconds: float) -> str:
-    """A duration that is a round number, as one."""
-    value, unit = quantity(seconds, "s", 3).split(SPACE)
-    return f"{float(value.replace(',', '')):g}{SPACE}{unit}"

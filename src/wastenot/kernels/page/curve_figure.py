@@ -29,7 +29,7 @@ from wastenot.pages.figure import Figure, inline, layered, series_color, specifi
 from wastenot.pages.formatting import digits_within, percent, quantity
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
-from wastenot.planning.applicable_today import applicable_today, scheduled_today
+from wastenot.planning.applicable_today import applicable_today
 from wastenot.planning.objective import DEFAULT_CONFIDENCE
 from wastenot.planning.plan import Plan
 from wastenot.workloads.identity import Granularity
@@ -92,10 +92,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve]) -> Any:
     frame = _frame(curves, marks)
     series = [_series(curve, overview.plan) for curve in curves]
     x = alt.X(
-        "x:Q",
-        title="slowdown limit, %",
-        axis=alt.Axis(tickCount=12),
-        scale=alt.Scale(domain=list(frame.x), nice=False),
+        "x:Q", title="slowdown limit, %", axis=alt.Axis(tickCount=12), scale=alt.Scale(domain=list(frame.x), nice=False)
     )
     y = alt.Y("y:Q", title=SAVED, scale=alt.Scale(domain=list(frame.y), nice=False))
     color = series_color(
@@ -184,16 +181,11 @@ def _marks(overview: PlanOverview) -> list[LabelledPoint]:
     own = today is not None and today.granularity == plan.granularity
     # The finest granularity comes first, and nothing is faster.
     marks = [_fastest_mark(curve, overview) for curve in overview.curves if curve.scope == "global"][:1]
-    rung = scheduled_today(plan)
-    if rung is not None and not own:
-        text = _label("applicable today", ", by its schedule", rung.energy_change, plan.today.energy_change_interval)
-        marks.append(_mark("applicable", overview, rung.time_change, rung.energy_change, text, "applicable today"))
-    elif today is not None and not own and today.energy_change is not None and today.time_change is not None:
-        energy_change = today.energy_change + (today.late_energy_change or 0.0)
-        time_change = today.time_change + (today.late_time_change or 0.0)
-        if today.setting is None or not today.setting.setting.is_auto:
-            text = _label("applicable today", f", by {today.granularity}", energy_change, plan.today.energy_change_interval)
-            marks.append(_mark("applicable", overview, time_change, energy_change, text, "applicable today"))
+    now = plan.today
+    if now.sets_something and not own:
+        how = ", by its schedule" if now.row is None else f", by {now.row.granularity}"
+        text = _label("applicable today", how, now.energy_change, now.energy_change_interval)
+        marks.append(_mark("applicable", overview, now.time_change, now.energy_change, text, "applicable today"))
     expected = plan.expected
     if headline.source == "validation" and expected is not None:
         marks.append(

@@ -56,7 +56,8 @@ def plan_page(
     # What the plan does to each kernel is not in sight where only a part of it can be applied.
     whole = not if_instant(plan)
     shown = len(figures) - (_OF_SETTINGS if whole else _OF_KERNELS)
-    kernels = _titled(kernel_table(plan, MOST_TABLE_ROWS), if_instant(plan))
+    kernels = kernel_table(plan, MOST_TABLE_ROWS)
+    kernels = replace(kernels, title=f"{kernels.title}{if_instant(plan)}")
     return Page(
         verb="report",
         brand="energy report",
@@ -108,11 +109,6 @@ def _with_range(panels: Sequence[Panel], plan: Plan) -> tuple[Panel, ...]:
         known = f"{saved_range(energy)} (95{SPACE}%)"
     lines = (Line("Expected", known), *first.lines) if known and plan.today.sets_something else first.lines
     return (replace(first, lines=lines), *others)
-
-
-def _titled(table: Table, more: str) -> Table:
-    """A table with more in its title."""
-    return replace(table, title=f"{table.title}{more}")
 
 
 def _folded(table: Table) -> Table:

@@ -145,12 +145,7 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
         title="memory clock, MHz" + (", and power limit" if any(", " in family for family in families) else ""),
         scale=alt.Scale(domain=families),
         legend=alt.Legend(
-            orient="top",
-            symbolType="circle",
-            symbolSize=90,
-            symbolStrokeWidth=0,
-            symbolOpacity=1,
-            titleLimit=_TITLE_WIDTH,
+            orient="top", symbolType="circle", symbolSize=90, symbolStrokeWidth=0, symbolOpacity=1, titleLimit=_TITLE_WIDTH
         ),
     )
     corrected = all(point.smooth_time_change is not None for point in each.points)
@@ -243,13 +238,7 @@ def _line_rows(points: Sequence[SettingPoint], window: Window, *, corrected: boo
         for piece in window.clip([_on_line(point, corrected=corrected) for point in members]):
             pieces += 1
             rows += [
-                {
-                    "slower": round(slower, 4),
-                    "saved": round(kept, 4),
-                    "memory": family,
-                    "piece": pieces,
-                    "order": order,
-                }
+                {"slower": round(slower, 4), "saved": round(kept, 4), "memory": family, "piece": pieces, "order": order}
                 for order, (slower, kept) in enumerate(piece)
             ]
     return rows
@@ -275,7 +264,7 @@ def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]
         "slower": round(place[0], 4),
         "saved": round(place[1], 4),
         "memory": _family(setting),
-        "limit": _limit(setting),
+        "limit": "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W",
         "clocks": _clocks(point),
         "time_text": change(point.time_change),
         "energy_text": change(point.energy_change),
@@ -286,10 +275,6 @@ def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]
         row["time_text"] = f"{row['time_text']} ± {reach[0]:.2f}"
         row["energy_text"] = f"{row['energy_text']} ± {reach[1]:.2f}"
     return row
-
-
-def _limit(setting: Setting, before: str = "") -> str:
-    return "" if setting.power_limit_w is None else f"{before}{setting.power_limit_w:g} W"
 
 
 def _clocks(point: SettingPoint) -> str:

@@ -77,18 +77,19 @@ def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
         amount = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
     else:
         amount = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
-    value, besides = gain_words(
-        plan, plan.headline.energy_change, plan.headline.time_change, plan.headline.energy_change_interval
-    )
+    value, besides = _gain(plan)
     lines = (*_year(plan, price), *_certainty(plan, files), *_carbon(plan))
     return Panel(title, value, f"{besides}: {amount} per iteration; {at_default}.", lines=lines)
 
 
+def _gain(plan: Plan) -> tuple[str, str]:
+    of = plan.headline
+    return gain_words(plan, of.energy_change, of.time_change, of.energy_change_interval)
+
+
 def _bound_panel(plan: Plan, files: Files) -> Panel:
     """The plan itself, where the device switches too slowly for it."""
-    main, other = gain_words(
-        plan, plan.headline.energy_change, plan.headline.time_change, plan.headline.energy_change_interval
-    )
+    main, other = _gain(plan)
     words = f"{other}, with {units_in_words(plan)}; {_known(plan)}."
     return Panel(_BOUND, main, words, lines=(*_certainty(plan, files), *_carbon(plan)))
 
@@ -122,7 +123,9 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
     if headline.source == "promise":
         intervals = _intervals(headline.energy_change_interval, headline.time_change_interval)
         lines.append(Line("Expected", f"{intervals}; corrected for noise and selection bias"))
-        return [*lines, Line("To confirm", f"{_validate(plan, files)} measures it, interleaved with the default clocks")]
+        written = "" if files.plan is not None else f"wastenot kernel plan with --out {files.plan_text}, then "
+        command = validate_command(plan, files)
+        return [*lines, Line("To confirm", f"{written}{command} measures it, interleaved with the default clocks")]
     if headline.energy_change_interval is not None:
         text = _intervals(headline.energy_change_interval, headline.time_change_interval)
         lines.append(Line("Standard errors", f"{text}; selection bias not included"))
@@ -141,13 +144,6 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
     return [*lines, Line("Expected", text)]
 
 
-def _validate(plan: Plan, files: Files) -> str:
-    """How a plan is measured again, in a sentence."""
-    # Without the file the reader has to write one first.
-    written = "" if files.plan is not None else f"wastenot kernel plan with --out {files.plan_text}, then "
-    return f"{written}{validate_command(plan, files)}"
-
-
 def validate_command(plan: Plan, files: Files) -> str:
     """The command that measures a plan again; in capitals what the reader is to fill in."""
     control = "" if plan.device.startswith("sim:") else " --allow-clock-control"
@@ -163,19 +159,14 @@ def next_step(plan: Plan, files: Files) -> Next | None:
         command = apply_command(plan, files)
         then = f"Run {job} with it: the slowdown limit is guarded, and the saving {saving}"
     elif plan.headline.source != "validation":
-        command, then = (
-            validate_command(plan, files),
-            "Measure it, interleaved with the default clocks, before relying on it",
-        )
+        command = validate_command(plan, files)
+        then = "Measure it, interleaved with the default clocks, before relying on it"
     else:
         return None
     if files.plan is None:
-        then = f"{_to_file(files)}, then {then[:1].lower()}{then[1:]}"
+        to_file = f"by wastenot kernel plan with the options of this plan and --out {files.plan_text}"
+        then = f"Write the plan to a file, {to_file}, then {then[:1].lower()}{then[1:]}"
     return Next(then, (command,))
-
-
-def _to_file(files: Files) -> str:
-    return f"Write the plan to a file, by wastenot kernel plan with the options of this plan and --out {files.plan_text}"
 
 
 def _year(plan: Plan, price: Price | None) -> list[Line]:

@@ -192,10 +192,7 @@ def _of_promise(plan: Plan) -> tuple[Tone, str]:
     part = _of_part(plan)
     source = f", from {_adjective(plan)}numbers{part}" if part or plan.origin != "measured" else ""
     if limit is None or confidence is None:
-        return (
-            "promised",
-            f"corrected for noise{source}; no slowdown limit was set",
-        )
+        return "promised", f"corrected for noise{source}; no slowdown limit was set"
     promised = f"promised with {short_percent(confidence)} confidence"
     sure = f"no slower than the default clocks, {promised}" if limit == 0.0 else f"{limit_words(limit)} is {promised}"
     return "promised", f"{sure}{source}"

@@ -191,7 +191,7 @@ def _levelling(planner: Planner) -> Levelling | None:
 def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
     costs = planner.costs
     same_names = [kernel.name for kernel in costs.kernels] == [row.kernel for row in plan.assignments]
-    if not same_names or not math.isclose(plan.baseline.energy_j, planner.baseline_energy_j, rel_tol=_SAME):
+    if not same_names or not math.isclose(plan.baseline.energy_j, planner.measured.baseline_energy_j, rel_tol=_SAME):
         sweep = planner.sweep
         if (plan.workload, plan.device) == (sweep.workload, sweep.device):
             raise BadInputError(
@@ -202,7 +202,7 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
             f"the plan (workload '{plan.workload}', device '{plan.device}') was not made from this sweep "
             f"(workload '{sweep.workload}', device '{sweep.device}'); make a new one with 'wastenot kernel plan'"
         )
-    base, rows = planner.baseline_rows, _rows_of(planner, plan)
+    base, rows = planner.measured.baseline_rows, _rows_of(planner, plan)
     time_error, energy_error = (
         np.where(rows == base, 0.0, costs.count * np.hypot(error[rows], error[base]))
         for error in (costs.time_se_s, costs.energy_se_j)
@@ -226,16 +226,12 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
 def _rows_of(planner: Planner, plan: Plan) -> IndexArray:
     """The row of the costs that the plan gives each kernel."""
     costs = planner.costs
-    clocks = np.array([[_or_nan(each) for each in row.setting.numbers] for row in plan.assignments])
+    clocks = np.array([row.setting.numbers for row in plan.assignments], dtype=float)  # None becomes NaN
     measured = np.column_stack([getattr(costs, name) for name in SETTING])
     same = np.isclose(measured, clocks[costs.kernel], equal_nan=True).all(axis=1)
-    rows = planner.baseline_rows.copy()
+    rows = planner.measured.baseline_rows.copy()
     rows[costs.kernel[same]] = np.flatnonzero(same)
     return rows
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _known(error: float) -> float | None:

@@ -116,7 +116,7 @@ def refine(
         for setting in dict.fromkeys((AUTO, *candidates.get(task.name, ())))
         if device.launcher.can_run(task, setting)
     ]
-    pairs.sort(key=lambda pair: (_order(pair[1]), pair[0]))
+    pairs.sort(key=lambda pair: (-(pair[1].memory_mhz or math.inf), -(pair[1].core_mhz or math.inf), pair[0]))
     settings = tuple(dict.fromkeys(setting for _, setting in pairs if not setting.is_auto))
     others = {(kernel, setting) for kernel in range(len(units.tasks)) for setting in settings}.difference(pairs)
     excluded = frozenset((units.tasks[kernel].name, setting) for kernel, setting in others)
@@ -145,7 +145,7 @@ def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[
     """
     planner = Planner(sweep, "kernel")
     costs = planner.costs
-    price = planner.frontier.price_of_time(plan.predicted.time_s)
+    price = planner.measured.frontier.price_of_time(plan.predicted.time_s)
     chosen = {}
     for index, row in enumerate(plan.assignments):
         rows = np.arange(costs.start[index], costs.start[index + 1])
@@ -192,7 +192,3 @@ def around(setting: Setting, states: Mapping[float, Sequence[float]], step_mhz: 
     nearby = [setting, *(Setting(clock, memory, setting.power_limit_w) for clock in near)]
     nearby += [Setting(core, other, setting.power_limit_w) for other in beside]
     return tuple(dict.fromkeys(nearby))
-
-
-def _order(setting: Setting) -> tuple[float, float]:
-    return (-(setting.memory_mhz or math.inf), -(setting.core_mhz or math.inf))

@@ -24,6 +24,7 @@ from wastenot.core.blas import single_threaded
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.kernels.calibration.fit import POWER_MEAN, POWER_SD, power_kernels, time_kernels, time_prior, with_time
+from wastenot.kernels.calibration.points import rescaled
 
 _ROUNDS = 4  # of expectation maximisation; more change little
 _PRIOR_KERNELS = 10.0  # how many kernels the prior covariance counts as
@@ -103,16 +104,11 @@ def _prior(core_mhz: FloatArray, memory_mhz: FloatArray) -> _Population:
     """Of the drawn kernels, with room for what real ones do beyond the physical model."""
     draws = [costs - costs[:, [-1]] for costs in draw_log_costs(tuple(core_mhz.tolist()), tuple(memory_mhz.tolist()))]
     together = np.concatenate(draws, axis=1)
-    clocks = np.stack([_rescaled(core_mhz), _rescaled(np.log(memory_mhz))], axis=1)
+    clocks = np.stack([rescaled(core_mhz), rescaled(np.log(memory_mhz))], axis=1)
     distance = np.linalg.norm(clocks[:, None] - clocks[None], axis=2)
     shared = np.array([[1.0, _MISFIT_SHARED], [_MISFIT_SHARED, 1.0]])
     misfit = _MISFIT**2 * np.kron(shared, np.exp(-distance / _MISFIT_LENGTH))
     return _Population(together.mean(axis=0), np.cov(together.T) + misfit)
-
-
-def _rescaled(values: FloatArray) -> FloatArray:
-    """To the range from 0 to 1."""
-    return np.asarray((values - values.min()) / (float(np.ptp(values)) or 1.0))
 
 
 def _learn(prior: _Population, values: FloatArray, seen: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:

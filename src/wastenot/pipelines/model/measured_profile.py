@@ -27,14 +27,7 @@ from wastenot.sweeping.measure import BASELINE_ROUNDS, measure_sweep
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.pipeline_shape import pipeline_shape
 from wastenot.workloads.shape import ShapeOptions
-from wastenot.workloads.stages import (
-    StageWork,
-    check_partition,
-    check_stages,
-    layers_of,
-    stage_work,
-    update_work,
-)
+from wastenot.workloads.stages import StageWork, check_partition, check_stages, layers_of, stage_work, update_work
 
 if TYPE_CHECKING:
     from wastenot.core.progress import Progress

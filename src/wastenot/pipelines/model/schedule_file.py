@@ -92,7 +92,8 @@ def write_schedule(schedule: PipelineSchedule, path: str | os.PathLike[str]) -> 
         BadInputError: the schedule cannot run, or the file cannot be written.
     """
     schedule.edges()
-    write_text(path, _document(schedule) if Path(path).suffix == ".json" else _text(schedule))
+    lines = "".join(",".join(map(_action, rank)) + "\n" for rank in schedule.ranks)
+    write_text(path, _document(schedule) if Path(path).suffix == ".json" else lines)
 
 
 def _document(schedule: PipelineSchedule) -> str:
@@ -103,10 +104,6 @@ def _document(schedule: PipelineSchedule) -> str:
         beside=beside,
     )  # fmt: skip
     return document.model_dump_json(by_alias=True, exclude=None if any(beside) else {"beside"}) + "\n"
-
-
-def _text(schedule: PipelineSchedule) -> str:
-    return "\n".join(",".join(map(_action, rank)) for rank in schedule.ranks) + "\n"
 
 
 def _action(each: Instruction) -> str:

@@ -7,7 +7,7 @@ instruction share a setting, or take their own (:mod:`wastenot.pipelines.model.w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -167,6 +167,8 @@ class StageModel:
     corrected: bool
     notes: tuple[str, ...]
     measured: MeasuredStages | None = None
+    _off_by: dict[object, Loadings] = field(default_factory=dict, init=False, repr=False)
+    _made: dict[object, InstructionWays] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, source: Source | Planner, options: StageOptions | None = None, workload: str | None = None) -> StageModel:
@@ -180,16 +182,15 @@ class StageModel:
         switching = switching_of(planner.sweep, None, None)
         table = KernelTable.of(planner, corrected=corrected)
         waiting = waiting_power(planner.sweep.device, options.waiting_w)
-        notes = [f"waiting power: {waiting.watts:.4g} W, {waiting.source}"]
-        for what, link in (("inside stages", inside), ("between stages", between)):
-            notes.append(f"{what}: {link.name}, {link.source}")
+        links = (f"inside stages: {inside.name}, {inside.source}", f"between stages: {between.name}, {between.source}")
+        notes = (f"waiting power: {waiting.watts:.4g} W, {waiting.source}", *links)
         measured = measured_stages(table.kernels)
         if measured is not None and options.settings != "instruction":
             raise BadInputError(
                 f"`granularity` {options.settings}: instructions were measured as a whole and take one "
                 "setting; measure kernels"
             )
-        model = cls(planner, table, options, waiting.watts, inside, between, switching, corrected, tuple(notes), measured)
+        model = cls(planner, table, options, waiting.watts, inside, between, switching, corrected, notes, measured)
         return model._without_slow_memory()
 
     # ---- what there is ---------------------------------------------------------------------------------------
@@ -304,14 +305,6 @@ class StageModel:
         too_low = self.planner.optimism(Objective("waste", 0.0)).time_s / whole_s
         # Where every kernel chooses, those on the critical path are chosen for their speed: all of that luck is expected.
         return KernelErrors.of(self.planner, self.table, too_low, 0.5 if self.options.settings == "instruction" else 1.0)
-
-    @cached_property
-    def _off_by(self) -> dict[object, Loadings]:
-        return {}
-
-    @cached_property
-    def _made(self) -> dict[object, InstructionWays]:
-        return {}
 
     def _baseline(self, work: StageWork) -> tuple[float, float]:
         """Time and energy at auto: the first way of each instruction, whatever gets settings of its own."""

@@ -8,16 +8,7 @@ from typing import Any
 from wastenot.pages.figure import Figure, beside, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
-from wastenot.pipelines.page.drawing import (
-    AFTER,
-    AFTER_COLOR,
-    BEFORE_COLOR,
-    BOUND_COLOR,
-    WIDE,
-    TimeAxis,
-    about,
-    before_text,
-)
+from wastenot.pipelines.page.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR, BOUND_COLOR, WIDE, TimeAxis, about, before_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 
 _TITLE = "Time and energy of an iteration"

@@ -68,10 +68,7 @@ def pipeline_page(overview: PipelineOverview) -> Page:
         panels=panels,
         next_step=next_step(plan),
         figures=figures,
-        tables=[
-            ("stages", stages_table(overview)),
-            *instant,
-        ],
+        tables=[("stages", stages_table(overview)), *instant],
         folded=folded,
         tone=tone,
         notes=_notes(overview),

@@ -11,15 +11,7 @@ from wastenot.pages.formatting import quantity
 from wastenot.pages.narrow import PANEL_WIDTH
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.model.schedule import OVERLAPPED
-from wastenot.pipelines.page.drawing import (
-    AFTER,
-    WIDE,
-    TimeAxis,
-    about,
-    before_text,
-    instruction_text,
-    mhz_text,
-)
+from wastenot.pipelines.page.drawing import AFTER, WIDE, TimeAxis, about, before_text, instruction_text, mhz_text
 from wastenot.pipelines.plan.overview import Box, PipelineOverview, TimeLine
 from wastenot.pipelines.plan.plan import Clocks
 

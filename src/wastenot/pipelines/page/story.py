@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, number, pace, percent, quantity, saved_range
+from wastenot.pages.formatting import SPACE, number, pace, percent, quantity, round_quantity, saved_range
 from wastenot.pages.panel import Line, Next, Panel, Tone
 from wastenot.pipelines.page.drawing import before_text, mhz_text, ranks_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.plan import PipelinePlan
-from wastenot.planning.switching import SwitchTime
 
 _HOW: dict[Origin, str] = {
     "measured": "computed from instructions measured one by one",
@@ -63,10 +62,7 @@ def _energy(overview: PipelineOverview) -> Panel:
     plan, before, after = overview.plan, overview.before, overview.after
     waiting = [quantity(float(line.waiting_j.sum()), "J", 3) for line in (after, before)]
     power, was = (quantity(line.energy_j / line.lasts_s, "W", 3) for line in (after, before))
-    lines = [
-        Line("While waiting", f"{waiting[0]} instead of {waiting[1]}"),
-        Line("Mean power", f"{power} instead of {was}"),
-    ]
+    lines = [Line("While waiting", f"{waiting[0]} instead of {waiting[1]}"), Line("Mean power", f"{power} instead of {was}")]
     if plan.promise is not None:
         sure = f"{percent(plan.promise.level, 0)} interval"
         lines.append(Line(sure, saved_range(plan.promise.energy_change_interval, 1)))
@@ -115,7 +111,7 @@ def _bound(overview: PipelineOverview) -> Panel:
     lines = [
         Line(
             "No plan saves more than", f"{percent(most, 1)}: {joules(plan.lower_bound_j)} in the same time is a lower bound"
-        ),
+        )
     ]
     if (lasting_j := plan.lasting_lower_bound_j) is not None:
         saved = f"{percent(1.0 - lasting_j / plan.baseline.energy_j, 1)} at most, with as much time in reserve"
@@ -178,16 +174,11 @@ def switching_text(plan: PipelinePlan) -> str:
     """How long the plan's settings last, by which numbers, and what it would save if switching took no time."""
     if plan.switching is not None:
         saved = percent(-plan.free_energy_change, 1)
-        lasting = f"settings last as long as a switch takes, {_known(plan.switching)}"
-        return f"{lasting}; {saved} would be saved if switching were free"
+        known = f"{round_quantity(plan.switching.core_s, 's')} ({plan.switching.known})"
+        return f"settings last as long as a switch takes, {known}; {saved} would be saved if switching were free"
     inside = (
         "settings change within instructions; switching between them is "
         if any(len(way.clocks) > 1 for way in plan.ways)
         else ""
     )
     return f"{inside}assumed to be free; settings that last as long as a switch takes save less"
-
-
-def _known(switching: SwitchTime) -> str:
-    value, unit = quantity(switching.core_s, "s", 3).split(SPACE)
-    return f"{float(value.replace(',', '')):g}{SPACE}{unit} ({switching.known})"

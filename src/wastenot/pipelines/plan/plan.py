@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -10,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
-from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive
+from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive, SparsePart, content_digest
 from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
 from wastenot.core.result import HasPage
@@ -66,7 +65,7 @@ class Way(Part):
     energy_j: Positive
 
 
-class RankPlan(Part):
+class RankPlan(SparsePart):
     """What one rank runs.
 
     Attributes:
@@ -263,9 +262,6 @@ class PipelinePlan(HasPage, Part):
         """The plan as JSON values; what only some plans, ranks and rungs have is left out of the others."""
         absent = {name for name in ("time_limit_s", "lasting_lower_bound_j") if getattr(self, name) is None}
         content = self.model_dump(mode="json", by_alias=True, exclude=absent)
-        for rank in content["ranks"]:
-            if not rank["beside"]:
-                del rank["beside"]
         for rung in content["rungs"]:
             if rung["sure_s"] is None:
                 del rung["sure_s"]
@@ -291,9 +287,7 @@ class PipelinePlan(HasPage, Part):
     def content_digest(self) -> str:
         """The digest of what the plan says."""
         content = self.document()
-        del content["digest"]
         for name in ("switching", "free"):  # files from before these keep their digests
             if content[name] is None:
                 del content[name]
-        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+        return content_digest(content)

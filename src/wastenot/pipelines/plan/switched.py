@@ -93,9 +93,7 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
 
 
 @single_threaded()
-def with_lasting(
-    made: PlannedPipeline, found: Iterable[FrontierPlan], *, reserve: float = RESERVE
-) -> Iterator[FrontierPlan]:
+def with_lasting(made: PlannedPipeline, found: Iterable[FrontierPlan]) -> Iterator[FrontierPlan]:
     """Plans of a frontier with settings that last as long as those of the pipeline's own plan, within their deadlines.
 
     They are found by steps 1 to 4 alone, which take about as long as the frontier. Of a plan whose settings need not last
@@ -106,7 +104,7 @@ def with_lasting(
         until_s = each.within_s if each.stragglers_only else None
         limit = {"until_s": until_s, "max_slowdown": each.within_s / plan.baseline.time_s - 1.0}
         rung = replace(made, plan=plan.model_copy(update=limit), solved=each.solved)
-        problem = None if switching is None else LastingProblem.of(rung, switching, reserve, 0.0, _QUICK)
+        problem = None if switching is None else LastingProblem.of(rung, switching, RESERVE, 0.0, _QUICK)
         if problem is None:
             yield each
         else:

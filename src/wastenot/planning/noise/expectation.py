@@ -181,11 +181,7 @@ def total_error(count: NDArray[np.int64], error: FloatArray) -> float | None:
 
 
 def change_error(
-    count: NDArray[np.int64],
-    value: FloatArray,
-    error: FloatArray,
-    rows: IndexArray,
-    base: IndexArray,
+    count: NDArray[np.int64], value: FloatArray, error: FloatArray, rows: IndexArray, base: IndexArray
 ) -> float | None:
     """Standard error of (sum over ``rows``) / (sum over ``base``) − 1, to first order.
 

@@ -24,13 +24,7 @@ from wastenot.planning.noise.measured import Measured, correlation, mean_logarit
 from wastenot.planning.noise.optimism import Bootstrap, standard_draws
 from wastenot.planning.noise.pattern import common_pattern
 from wastenot.planning.noise.posteriors import Loadings, Posterior, Posteriors
-from wastenot.planning.noise.surface import (
-    ADDED_NOISE,
-    Hyperparameters,
-    fit_hyperparameters,
-    posterior,
-    roughness,
-)
+from wastenot.planning.noise.surface import ADDED_NOISE, Hyperparameters, fit_hyperparameters, posterior, roughness
 from wastenot.planning.noise.temperature import at_one_temperature
 from wastenot.study.sweep import Sweep
 
@@ -262,10 +256,8 @@ def fit_costs(sweep: Sweep, costs: Costs) -> CostModel | None:
         fits, widened = (_AsMeasured(costs, time), _AsMeasured(costs, power)), 1.0
     else:
         return None
-    errors = (_means(each, row, repeats) for each in (levelled.time_errors, levelled.power_errors))
+    errors = (
+        np.column_stack([np.bincount(row, column) / repeats for column in each.T])
+        for each in (levelled.time_errors, levelled.power_errors)
+    )
     return CostModel(costs, known, fits[0], level, fits[1], float(np.exp(unit)), widened, together, *errors)
-
-
-def _means(loadings: FloatArray, row: IndexArray, repeats: IndexArray) -> FloatArray:
-    """Loadings of each row from those of its readings, shape (rows, errors)."""
-    return np.column_stack([np.bincount(row, column) / repeats for column in loadings.T])

@@ -81,10 +81,6 @@ class Readings:
         names = ("shapes", "value", "noise", "rest_scale", "more_noise", "offset", "offset_error")
         return replace(self, **{name: getattr(self, name)[kernels] for name in names})
 
-    def evenly_picked(self, kernels: int) -> Readings:
-        """Those of a number of kernels."""
-        return self.of(np.unique(np.linspace(0, len(self.value) - 1, max(1, kernels)).astype(np.intp)))
-
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
@@ -123,8 +119,9 @@ def fit_hyperparameters(readings: Sequence[Readings], everything: Iterable[Readi
     """
     width, own = readings[0].shapes.shape[1], readings[0].own
     reach = np.maximum(np.max([np.ptp(each.clocks, axis=0) for each in readings], axis=0), 0.1)
-    searched = [each.evenly_picked(_LARGEST_SEARCH // len(readings)) for each in readings[:_LARGEST_SEARCH]]
-    alike = [_Alike.of(each) for each in searched]
+    some, count = readings[:_LARGEST_SEARCH], max(1, _LARGEST_SEARCH // len(readings))
+    picked = [np.unique(np.linspace(0, len(each.value) - 1, count).astype(np.intp)) for each in some]
+    alike = [_Alike.of(each.of(kernels)) for each, kernels in zip(some, picked, strict=True)]
     weight, spread = np.zeros(width), np.diag(np.repeat([_WEIGHT_VARIANCE, 1.0], [width - own, own]))
 
     def loss(logs: FloatArray) -> float:

@@ -11,15 +11,7 @@ from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, Loss, NaturalOverview, Wake
 from wastenot.pages.compared import compared_chart, compared_iteration
-from wastenot.pages.figure import (
-    Figure,
-    inline,
-    layered,
-    name_axis,
-    series_color,
-    specification_of,
-    tooltips,
-)
+from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, specification_of, tooltips
 from wastenot.pages.formatting import (
     SPACE,
     change,
@@ -31,6 +23,7 @@ from wastenot.pages.formatting import (
     shortened,
 )
 from wastenot.pages.optional_imports import load
+from wastenot.pages.theme import CATEGORIES
 
 LOSS_NAMES: dict[Loss, str] = {
     "nothing": "loses almost no time",
@@ -262,12 +255,6 @@ def _colors_in(overview: NaturalOverview) -> dict[str, str]:
     return {name: color for name, color in LOSS_COLORS.items() if name in there}
 
 
-def colors_of(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each name."""
-    palette = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", "#7c5cff", "#8a9a00")
-    return {name: palette[index % len(palette)] for index, name in enumerate(names)}
-
-
 _MOST_BARS = 40
 _JOULES_WIDTH, _JOULES_STEP = 560, 19
 _KEPT, _SAVED = "left with the caps", "saved by them"
@@ -360,7 +347,7 @@ def wake_figure(overview: NaturalOverview) -> Figure:
 def _wake_chart(wakes: list[Wake]) -> Any:
     """Every group of calls as a point, and the medians as a line for each kernel."""
     alt = load("altair")
-    colors = colors_of([wake.kernel for wake in wakes])
+    colors = dict(zip((wake.kernel for wake in wakes), CATEGORIES, strict=False))
     color = series_color("kernel:N", colors, columns=_MOST_KERNELS)
     x = alt.X("ms:Q", title="since the matrix products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
     y = alt.Y("mhz:Q", title="core clock, MHz", scale=alt.Scale(zero=False))
@@ -387,10 +374,6 @@ def _wake_points(wakes: list[Wake]) -> list[dict[str, object]]:
 def _medians(wake: Wake) -> list[dict[str, object]]:
     index = (wake.since_s / _BIN_S).astype(int)
     return [
-        {
-            "kernel": wake.kernel,
-            "ms": 1e3 * _BIN_S * (number + 0.5),
-            "mhz": float(np.median(wake.core_mhz[index == number])),
-        }
+        {"kernel": wake.kernel, "ms": 1e3 * _BIN_S * (number + 0.5), "mhz": float(np.median(wake.core_mhz[index == number]))}
         for number in np.unique(index).tolist()
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.kernels.forecast.forecast import Forecast, Quantiles
+from wastenot.kernels.forecast.result import Forecast, Quantiles
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, NaturalOverview
 from wastenot.pages.formatting import change, changes, digits_within, fraction_of_whole, percent
 from wastenot.pages.table import Listed, Table, listing
