@@ -149,11 +149,7 @@ class DaemonClocks(SharedClocks):
         return self._session is not None and self._session.is_lost
 
     def claim(self) -> None:
-        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
-
-        Raises:
-            DeviceError: somebody else holds it, or the driver failed.
-        """
+        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`."""
         self._ask_for(self._acquired().connection, claim=True)
         self._claimed = True
 
