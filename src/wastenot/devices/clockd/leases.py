@@ -219,7 +219,8 @@ class Leases:
         self.policy = policy
         for served in self._served.values():
             if not any(job.name == "policy" for job in list(served.worker.jobs)[1:]):  # the first may have begun
-                served.worker.put(Job(partial(self._hold_policy, served), nobody, "policy"))
+                latest = partial(lambda served: served.take_policy(self.policy), served)
+                served.worker.put(Job(latest, nobody, "policy"))
 
     def has_taken_policy(self) -> bool:
         """Whether the policy holds for all GPUs, but for those that do not answer, for which it will when they do."""
@@ -254,9 +255,6 @@ class Leases:
             raise RefusedError("busy", f"{served}: {_QUEUED} requests wait for it already; try again later")
         self._asked.setdefault(owner, set()).add(served)
         served.worker.put(Job(lambda: do(served), answer, owner=owner))
-
-    def _hold_policy(self, leases: GpuLeases) -> None:
-        leases.take_policy(self.policy)  # the latest
 
     def _take_back(self, served: GpuLeases, owner: object, told: str, why: str) -> None:
         lease = served.lease
