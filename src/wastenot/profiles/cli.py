@@ -79,9 +79,9 @@ def profile(
     Works even if the sensor is slower than the kernel. SSE is the first execution at steady execution time, SSP the first
     at steady power. Nothing is changed on a real GPU.
     """
+    from wastenot.profiles.options import ProfileOptions
     from wastenot.profiles.profile import profile as make_profile
     from wastenot.profiles.profile_file import profile_document, write_profile
-    from wastenot.profiles.session import ProfileOptions
     from wastenot.terminal.output import console, print_json, say
     from wastenot.terminal.progress import shown_progress
 

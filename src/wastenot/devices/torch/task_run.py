@@ -209,9 +209,9 @@ def gpu_failed(error: RuntimeError) -> DeviceError:
     return DeviceError(f"the GPU failed while it ran: {first_line(error)}")
 
 
-def new_event() -> torch.cuda.Event:
+def new_event(*, external: bool = False) -> torch.cuda.Event:
     """An event with timing."""
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    return torch.cuda.Event(enable_timing=True, external=external)  # type: ignore[no-untyped-call]
 
 
 _LAUNCH_S = 0.02
