@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import byref
 from typing import Any
 
@@ -10,9 +10,9 @@ from wastenot.core.profiles import profile_name, profile_number
 from wastenot.devices.common.gpu_driver import DriverError, Kind, NotSupportedError, Profiles
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.devices.nvidia.profile_masks import members, set_members
 
 _BLACKWELL = 10  # NVML's number of the architecture
+_WORD = 32  # bits of a word of the masks of workload power profiles, whose places are the profiles' numbers
 _SET = {
     "core": "nvmlDeviceSetGpuLockedClocks",
     "memory": "nvmlDeviceSetMemoryLockedClocks",
@@ -140,3 +140,14 @@ class NvidiaSetter:
                 failed = failed or error
         if failed is not None:
             raise failed
+
+
+def members(mask: Any) -> list[int]:
+    """Numbers that a mask of workload power profiles holds, ascending."""
+    return [_WORD * place + bit for place, word in enumerate(mask.mask) for bit in range(_WORD) if word >> bit & 1]
+
+
+def set_members(mask: Any, numbers: Iterable[int]) -> None:
+    """Put numbers into a mask."""
+    for number in numbers:
+        mask.mask[number // _WORD] |= 1 << number % _WORD
