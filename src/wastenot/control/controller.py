@@ -55,15 +55,11 @@ class Controller(ClockDriver):
         schedule: of the plan.
         gpus: that the job runs on, in the order that markers count them.
         subject: what is applied.
-        now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
+        now_s, dry_run, process, started_unix_s, traffic: as of :class:`ClockDriver`.
         seed: of the order of blocks.
-        dry_run: change no clocks.
         default_share: of iterations that run at the default clocks for comparison in the long run.
-        process: ID of the process that controls the clocks; by default this one's.
-        started_unix_s: when it began, by the calendar; by default now.
         rehearsed: what takes note of a program that the GPUs do not run: its times say nothing of the plan's clocks, so that
             nothing is compared, guarded or refused by them.
-        traffic: as of :class:`ClockDriver`.
         executions: what carries out the schedule's rungs on each GPU; by default requests of its segments.
 
     Raises:
@@ -98,7 +94,9 @@ class Controller(ClockDriver):
         self._rng = random.Random(seed)
         own = [] if executions else [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
         self._executions: Sequence[RungExecution] = executions or own
-        self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
+        memory = {segment.memory_mhz for rung in schedule.rungs for segment in rung.segments}
+        memory_s = schedule.switching.memory_s if len(memory) > 1 else 0.0
+        self._lengths = Lengths(_LATE * max(schedule.switching.core_s, memory_s), default_share)
         self._guard = Guard(schedule.max_slowdown)
         self._ledger = Ledger(schedule.switching.core_s, traffic)
         self._close_up = CloseUp()
@@ -298,7 +296,8 @@ class Controller(ClockDriver):
             return
         took_s = reached_s - before_s
         if iteration != before + 1 or took_s <= 0.0:
-            self._spoil()
+            if self._stretch is not None:
+                self._stretch.spoiled = True
         elif self._state == "starting":
             self._start(took_s, reached_s)
         elif self._state == "running":
@@ -371,7 +370,8 @@ class Controller(ClockDriver):
                 self._cut_short(now_s)
                 return
             alarm = self._guard.watch(took_s)
-            if alarm is not None and not self._just_checked:
+            just_checked = self._checked is not None and (self._iteration or 0) - self._checked < _CHECKED
+            if alarm is not None and not just_checked:
                 self._alarm = alarm
                 self._check_at_default(now_s)
                 return
@@ -389,10 +389,6 @@ class Controller(ClockDriver):
         self._tell("drift", f"iterations now take {took_s:.3g} s: comparing with the default clocks again")
         self._shifting = True
         self._check_at_default(now_s)
-
-    def _spoil(self) -> None:
-        if self._stretch is not None:
-            self._stretch.spoiled = True
 
     # ---- stretches -------------------------------------------------------------------------------------------
 
@@ -497,11 +493,6 @@ class Controller(ClockDriver):
             self._step(excess)
         else:
             self._step_back()
-
-    @property
-    def _just_checked(self) -> bool:
-        """Whether the default clocks were looked at only just, because of an alarm."""
-        return self._checked is not None and (self._iteration or 0) - self._checked < _CHECKED
 
     def _step(self, excess: float) -> None:
         """Step towards speed."""
@@ -640,9 +631,3 @@ class Controller(ClockDriver):
 
 def _median(times_s: Sequence[float]) -> float:
     return sorted(times_s)[len(times_s) // 2]
-
-
-def _memory_s(schedule: Schedule) -> float:
-    """Time to change the memory clock, where any rung does."""
-    memory = {segment.memory_mhz for rung in schedule.rungs for segment in rung.segments}
-    return schedule.switching.memory_s if len(memory) > 1 else 0.0

@@ -301,10 +301,11 @@ class Session:
             selector.unregister(connected)
             self._clients.pop(connected.fileno(), None)
             client.line.close()
-            if self._seats is not None and client.rank and client.gpu is not None:
+            seats, gpu = self._seats, client.gpu
+            if seats is not None and client.rank and gpu is not None:
                 with self._lock:
                     if self._summary is None:
-                        self._try(lambda: self._leave(client.gpu))
+                        self._try(lambda: seats.leave(gpu))
 
     def _take(self, client: _Client, message: Message) -> None:
         if "markers" in message:
@@ -367,10 +368,6 @@ class Session:
             with self._lock:
                 if self._summary is None:
                     self._try(lambda: seats.seat(gpu, rank, environment))
-
-    def _leave(self, gpu: int | None) -> None:
-        if self._seats is not None and gpu is not None:
-            self._seats.leave(gpu)
 
     def _judge(self, seen: Seen) -> None:
         why = None if self._fits is None else self._fits(seen)

@@ -252,7 +252,7 @@ class SettingSearch:
 
     def energy(self, candidate: Candidate) -> LogMean:
         """Energy of an iteration at a setting against the default clocks; its half length leaves no doubt."""
-        return self._mean(candidate.energy, self._energy_variance())
+        return self._mean(candidate.energy, self._pooled([each.energy for each in self.candidates], _USUAL**2))
 
     @property
     def left(self) -> list[Candidate]:
@@ -346,9 +346,6 @@ class SettingSearch:
         """Standard errors that leave no doubt, which is what half lengths are made of."""
         freedom = _USUAL_TRIALS + sum(len(each.energy) - 1 for each in self.candidates if each.energy)
         return _SURE * student_t(freedom) / _NORMAL
-
-    def _energy_variance(self) -> float:
-        return self._pooled([each.energy for each in self.candidates], _USUAL**2)
 
     def _time_variance(self) -> float:
         noises = [noise for each in self.candidates for noise in each.time_noise]

@@ -65,13 +65,10 @@ class Tuner(ClockDriver):
         tolerance: fraction of energy within which the best has to be known.
         budget_s: time after which the best that is known is held.
         switching: how long the GPUs take to switch; by default what is known of the first.
-        now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
+        now_s, process, started_unix_s, traffic: as of :class:`ClockDriver`.
         seed: of the order of trials.
-        process: ID of the process that controls the clocks; by default this one's.
-        started_unix_s: when it began, by the calendar; by default now.
         dry_run: follow the job, and try nothing.
         rehearsed: what takes note of a program that the GPUs do not run: settings are tried on it, and none is the best.
-        traffic: as of :class:`ClockDriver`.
 
     Raises:
         BadInputError: no GPU is given, or a number makes no sense.

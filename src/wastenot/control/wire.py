@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from wastenot.core.lines import LineReader
+from wastenot.core.processes import number_in_environment
 
 SCHEMA: Final = "wastenot.session/1"
 VARIABLE: Final = "WASTENOT_APPLY"
@@ -134,11 +135,10 @@ class Line:
 
 def hello(program: str) -> Message:
     """What a rank says first."""
-    local = os.environ.get("LOCAL_RANK", "")
     return {
         "hello": "rank",
         "schema": SCHEMA,
         "process": os.getpid(),
-        "local_rank": int(local) if local.isdecimal() else 0,
+        "local_rank": number_in_environment("LOCAL_RANK", 0),
         "program": program,
     }

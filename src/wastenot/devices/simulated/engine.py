@@ -19,7 +19,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.hardware import Noise, Switching, Thermal
-from wastenot.devices.simulated.physics import OperatingPoint, Physics
+from wastenot.devices.simulated.physics import Course, OperatingPoint, Physics
 from wastenot.devices.simulated.power_history import LAG_REACH, lag_of, mean_power_w
 
 _STEP_S = 0.5  # longest time over which temperature counts as constant
@@ -35,28 +35,6 @@ _REMEMBERED_S = 4.0  # how far back sensors may look
 _REMEMBERED = 4096  # moments, however short a time they span
 _LAUNCH_S = 0.02  # of a real run, over which clocks are counted
 _PARTS = tuple(each.name for each in fields(Setting))
-
-
-class Course(Protocol):
-    """A program that runs on the device, one thing after another, and knows by itself how fast it comes along."""
-
-    def run(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
-        """Run on at clocks that are in effect.
-
-        Args:
-            setting: in effect.
-            temperature_c: of the GPU.
-            seconds: at most.
-
-        Returns:
-            For how long it ran, which is less where something ended, and its mean operating point meanwhile.
-        """
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass in which no kernel comes along, as clocks change."""
-
-    def moved_bytes(self) -> float:
-        """Bytes that it has moved through the memory so far."""
 
 
 @dataclass(slots=True)

@@ -215,13 +215,10 @@ class JobDriver(ClockDriver):
             return
         for earlier_s, later_s in pairwise(latest):
             self._guard.noise.learn(earlier_s, later_s)
-        if self._length_missing():
+        if self._by_epoch and not self._known_length:
             self._hold(now_s)  # earlier runs told times of epochs, and this one has yet to show how long one is
         else:
             self._go_on(now_s)
-
-    def _length_missing(self) -> bool:
-        return self._by_epoch and not self._known_length
 
     def _begin_slice(self, now_s: float) -> None:
         self._state = "slice"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.processes import number_in_environment
 from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.tables.records import JobTerms
 
@@ -99,11 +99,11 @@ def device_names(device: str | Sequence[str] | None) -> tuple[str, ...]:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return ()
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    if ranks.isdecimal() and int(ranks) > 1:
+    ranks = number_in_environment("LOCAL_WORLD_SIZE", 1)
+    if ranks > 1:
         from wastenot.meters.devices import visible_names
 
-        return visible_names()[: int(ranks)]
+        return visible_names()[:ranks]
     name = current_gpu(torch)
     return () if name is None else (name,)
 
