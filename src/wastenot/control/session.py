@@ -347,19 +347,16 @@ class Session:
         return None
 
     def _mark(self, client: _Client, names: Sequence[Any], at_s: float) -> None:
+        seats = self._seats
         with self._lock:
             for name in names:
-                if self._begins_iteration(client.gpu, str(name)):
+                at_seat = seats is not None and client.gpu is not None and seats.begins_iteration(client.gpu, str(name))
+                if at_seat or (seats is None and name == ITERATION):
                     client.iteration += 1
                 counts = client.iteration >= 0 or name == EPOCH  # which also programs without iterations tell
                 if client.gpu is not None and counts and self._summary is None:
                     marker = Marker(str(name), max(client.iteration, 0), at_s + self._offset_s, client.gpu)
                     self._try(lambda marker=marker: self._driver.mark(marker))  # type: ignore[misc]
-
-    def _begins_iteration(self, gpu: int | None, name: str) -> bool:
-        if self._seats is None:
-            return name == ITERATION
-        return gpu is not None and self._seats.begins_iteration(gpu, name)
 
     def _seat(self, client: _Client, rank: int, environment: Mapping[str, str]) -> None:
         """A program says which rank of the pipeline it is, after its GPU where that is not its local rank's."""

@@ -297,16 +297,14 @@ class SettingSearch:
         best = self.best
         for each in self.left:
             doubtful = not self._keeps(each)
-            long = best is not None and len(each.time) >= _LONG_DOUBTFUL * self._worth_in_tolerances(each, best)
+            # What it seems to save beyond the best, in units of the tolerance.
+            worth = 1.0 if best is None else (self.energy(best).mean - self.energy(each).mean) / self.tolerance
+            long = best is not None and len(each.time) >= _LONG_DOUBTFUL * max(worth, 1.0)
             if self._too_slow(each) or (doubtful and (long or self.time(each).half < _CLOSE)):
                 each.dropped = f"{math.expm1(self.time(each).mean):+.1%} time"
                 each.slow = True
             elif each is not best and self._could_gain(each, best) <= 0.0:
                 each.dropped = "more energy"
-
-    def _worth_in_tolerances(self, candidate: Candidate, best: Candidate) -> float:
-        """What a setting seems to save beyond the best, in units of the tolerance, at least 1."""
-        return max((self.energy(best).mean - self.energy(candidate).mean) / self.tolerance, 1.0)
 
     def _too_slow(self, candidate: Candidate) -> bool:
         """Whether a setting is slower than allowed beyond doubt, for which faster settings may speak as well."""

@@ -174,7 +174,8 @@ def _parts_of(kernels: Sequence[Placed]) -> _Parts:
         return tuple(index for index, each in enumerate(kernels) if each.pass_name == pass_name and each.block == block)
 
     loss = those("loss", None)
-    gradients = tuple(each for each in loss if _is_gradient(kernels[each].name))
+    words = ("dinput", "dweight", "dbias", "backward")
+    gradients = tuple(each for each in loss if any(word in kernels[each].name for word in words))
     return _Parts(
         those("embedding", None),
         those("forward", "layer"),
@@ -185,10 +186,6 @@ def _parts_of(kernels: Sequence[Placed]) -> _Parts:
         those("optimizer", "layer_update"),
         those("optimizer", None),
     )
-
-
-def _is_gradient(name: str) -> bool:
-    return any(word in name for word in ("dinput", "dweight", "dbias", "backward"))
 
 
 def _of_weights(name: str) -> bool:
