@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
-from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
+from wastenot.control.blocks import LATE, LEAST_ITERATIONS, MOST_PAUSES, PAUSE, SKIPPED, UNSTEADY, Lengths, Stretch, alike
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.energy_edges import Edge
 from wastenot.control.estimate import log_mean
@@ -33,19 +33,13 @@ from wastenot.devices.protocol import Device
 from wastenot.pages.formatting import change
 from wastenot.planning.schedule import Schedule
 
-_SKIPPED = 2  # iterations of a job that say nothing of the others: it compiles, allocates, reads its first data
-_STEADY = 0.1  # by which the latest iterations of a job may differ while they count as steady
-_MOST_UNSTEADY = 30  # iterations, after which the job is as steady as it gets
 _JUDGED = 16  # iterations, before which a job is not refused
-_PAUSE = 1.5  # iterations that take longer by this factor had something else in them
-_SHIFTED = 3  # so many of these in a row are how the job runs now
 _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
 _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
 _MOST_CHECKED = 8
 _SMALL = 0.02  # change of a GPU's clocks that leaves what was compared before comparable
-_LATE = 3.0  # a switch counts as arrived after so many times its usual time
 
 
 class Controller(ClockDriver):
@@ -96,7 +90,7 @@ class Controller(ClockDriver):
         self._executions: Sequence[RungExecution] = executions or own
         memory = {segment.memory_mhz for rung in schedule.rungs for segment in rung.segments}
         memory_s = schedule.switching.memory_s if len(memory) > 1 else 0.0
-        self._lengths = Lengths(_LATE * max(schedule.switching.core_s, memory_s), default_share)
+        self._lengths = Lengths(LATE * max(schedule.switching.core_s, memory_s), default_share)
         self._guard = Guard(schedule.max_slowdown)
         self._ledger = Ledger(schedule.switching.core_s, traffic)
         self._close_up = CloseUp()
@@ -308,7 +302,7 @@ class Controller(ClockDriver):
     def _start(self, took_s: float, now_s: float) -> None:
         """At the default clocks, until iterations are steady."""
         self._first_times_s.append(took_s)
-        seen = self._first_times_s[_SKIPPED:]
+        seen = self._first_times_s[SKIPPED:]
         if len(seen) > 1:
             self._guard.noise.learn(seen[-2], seen[-1])
         if self._dry_run or len(seen) < LEAST_ITERATIONS:
@@ -317,9 +311,9 @@ class Controller(ClockDriver):
             self._usual_s = _median(seen)
             self._run(now_s)
             return
-        latest, judged = seen[-LEAST_ITERATIONS:], seen[-_MOST_UNSTEADY:]
-        if max(latest) > (1.0 + _STEADY) * min(latest):
-            if len(seen) < _MOST_UNSTEADY:
+        latest, judged = seen[-LEAST_ITERATIONS:], seen[-UNSTEADY:]
+        if not alike(latest):
+            if len(seen) < UNSTEADY:
                 return
             latest = judged
         self._usual_s = _median(latest)
@@ -352,11 +346,11 @@ class Controller(ClockDriver):
             if len(stretch.times_s) >= stretch.iterations:
                 self._next_stretch(now_s)
             return
-        if took_s > _PAUSE * self._usual_s and self._pauses < _SHIFTED:
+        if took_s > PAUSE * self._usual_s and self._pauses < MOST_PAUSES:
             self._pauses += 1
             stretch.spoiled = True
             return
-        if self._pauses >= _SHIFTED and took_s > _PAUSE * self._usual_s:
+        if self._pauses >= MOST_PAUSES and took_s > PAUSE * self._usual_s:
             self._shifted(took_s, now_s)
             return
         self._pauses = 0

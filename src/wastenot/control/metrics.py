@@ -205,18 +205,13 @@ def serve_registry(port: int, registry: Any, *, host: str = LOCALHOST) -> Iterat
 def metrics_registry(status: Callable[[], Status]) -> Any:
     """A registry of ``prometheus_client`` with these metrics alone, for a program that serves them in its own way.
 
-    Raises:
-        MissingExtraError: the ``serve`` extra is not installed.
+    Errors are those of :func:`load_client`, as for every registry.
     """
     return registry_of(lambda core: _families(core, status()))
 
 
 def window_registry(window: Window) -> Any:
-    """A registry with the energy and the mean power of each GPU of an open window, named as for an applied plan.
-
-    Raises:
-        MissingExtraError: the ``serve`` extra is not installed.
-    """
+    """A registry with the energy and the mean power of each GPU of an open window, named as for an applied plan."""
     shown: dict[str, float] = {}
 
     def families(core: Any) -> Iterator[Any]:
@@ -244,11 +239,7 @@ def window_registry(window: Window) -> Any:
 
 
 def registry_of(families: Callable[[Any], Iterable[Any]]) -> Any:
-    """A registry of ``prometheus_client`` with what a function makes of its ``metrics_core``, once for each request.
-
-    Raises:
-        MissingExtraError: the ``serve`` extra is not installed.
-    """
+    """A registry of ``prometheus_client`` with what a function makes of its ``metrics_core``, once for each request."""
     client = load_client()
     registry = client.CollectorRegistry(auto_describe=False)
     registry.register(_Collector(partial(families, client.metrics_core)))

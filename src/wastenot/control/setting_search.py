@@ -78,12 +78,7 @@ class SettingSearch:
     """
 
     def __init__(
-        self,
-        ladders: Sequence[Ladder],
-        max_slowdown: float,
-        tolerance: float = 0.005,
-        seed: int = 0,
-        error: float = 0.0,
+        self, ladders: Sequence[Ladder], max_slowdown: float, tolerance: float = 0.005, seed: int = 0, error: float = 0.0
     ) -> None:
         self.ladders, self.error = tuple(ladders), error
         self.limit = math.log1p(max_slowdown) - error

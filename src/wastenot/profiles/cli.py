@@ -51,8 +51,7 @@ def profile(
         ),
     ] = None,
     alternate: Annotated[
-        list[str] | None,
-        option("Alternate this and KERNEL until power is steady.", "K", autocompletion=completing.kernels),
+        list[str] | None, option("Alternate this and KERNEL until power is steady.", "K", autocompletion=completing.kernels)
     ] = None,
     runs: Annotated[int | None, option("Number of runs; default: chosen by the kernel's execution time.", "N")] = None,
     margin: Annotated[

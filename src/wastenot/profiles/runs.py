@@ -165,11 +165,7 @@ def unit_times(runs: Sequence[TimedRun], kernel: int, per_unit: int, units: int)
 def unit_clocks(runs: Sequence[TimedRun], kernel: int, per_unit: int, units: int) -> FloatArray:
     """Mean SM clock over the units of runs in MHz, shape (runs, units); NaN where it is unknown or a run has fewer units.
 
-    Args:
-        runs: some of which may have fewer units.
-        kernel: index of the profiled kernel among those of a run.
-        per_unit: executions in a unit.
-        units: of each run.
+    Arguments are those of :func:`unit_times`.
     """
     clocks_mhz = np.full((len(runs), units), np.nan)
     for index, run in enumerate(runs):

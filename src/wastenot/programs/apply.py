@@ -62,12 +62,7 @@ class Applied:
     """
 
     def __init__(
-        self,
-        rank: Rank,
-        path: str,
-        session: Session | None,
-        pipeline_rank: int | None = None,
-        gpus: tuple[Device, ...] = (),
+        self, rank: Rank, path: str, session: Session | None, pipeline_rank: int | None = None, gpus: tuple[Device, ...] = ()
     ) -> None:
         self._rank, self._path, self._session = rank, path, session
         self.pipeline_rank, self.gpus = pipeline_rank, gpus
@@ -324,10 +319,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         from wastenot.pipelines.run.application import prepare_pipeline
 
         application: PipelineApplication = prepare_pipeline(
-            self._plan,
-            self._device_of_rank(),
-            dry_run=self._dry_run,
-            seed=self._seed + seat,
+            self._plan, self._device_of_rank(), dry_run=self._dry_run, seed=self._seed + seat
         )
         for note in application.notes:
             print(f"wastenot: {note}", file=sys.stderr)

@@ -220,10 +220,7 @@ def tune(
             watching=lambda tuner: nullcontext(look),
         )
     tuner = wanted.tuner(gpus, shlex.join(what), max_slowdown=max_slowdown, seed=seed, rehearsal=simulated)
-    with (
-        tuning_session(tuner) as session,
-        running_program(what, to_stderr=False, environment=socket_of(session)) as child,
-    ):
+    with tuning_session(tuner) as session, running_program(what, to_stderr=False, environment=socket_of(session)) as child:
         child.wait()
         code = exit_code(child)
         summary = session.end("job ended", code)

@@ -161,8 +161,7 @@ class GpuLeases:
             self._turns.bar(peer.user)  # it would be over at once
         if (barred_s := self._turns.barred_for_s(peer.user)) > 0.0:
             raise RefusedError(
-                "policy",
-                f"{uuid}: you have held its clocks for as long as the policy allows; try again in {barred_s:.0f} s",
+                "policy", f"{uuid}: you have held its clocks for as long as the policy allows; try again in {barred_s:.0f} s"
             )
         first = self._turns.first()
         if lease is None and first not in (None, peer.user):
@@ -223,9 +222,7 @@ class GpuLeases:
         Raises:
             RefusedError: the GPU could not be restored yet.
         """
-        if self.lease is not None and self.lease.owner is owner:
-            self._end(self.lease, "asked")
-        self._lost.pop(owner, None)
+        self.hung_up(owner, "asked")
         if self.unrestored is not None:
             raise RefusedError("device", f"{self.gpu.uuid}: {self.unrestored}")
 
@@ -286,8 +283,9 @@ class GpuLeases:
 
     def take_share(self, limit_w: float | None) -> None:
         """Keep the power limit at a share of a budget or below, with a lease and without; ``None``: no more."""
-        before = self._capped
-        clocks = before or self._clocks_to_cap()
+        before, now = self._capped, self.lease or self.unrestored
+        untouched = LeasedClocks(self._setter, self._policy.restore(self.gpu), auto=_UNTOUCHED)
+        clocks = before or (untouched if now is None else now.clocks)
         self._capped = None if limit_w is None else clocks
         try:
             clocks.cap(limit_w)
@@ -342,13 +340,6 @@ class GpuLeases:
         else:
             lease.clocks.request(within)
         lease.setting = within
-
-    def _clocks_to_cap(self) -> LeasedClocks:
-        if self.lease is not None:
-            return self.lease.clocks
-        if self.unrestored is not None:
-            return self.unrestored.clocks
-        return LeasedClocks(self._setter, self._policy.restore(self.gpu), auto=_UNTOUCHED)
 
     def _bounds(self, peer: Peer) -> Bounds:
         bounds = self._policy.bounds(peer, self.gpu)

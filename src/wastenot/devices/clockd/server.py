@@ -27,14 +27,7 @@ from wastenot.devices.clockd.metrics import Labels, Metrics
 from wastenot.devices.clockd.policy import Peer
 from wastenot.devices.clockd.refused import RefusedError
 from wastenot.devices.clockd.worker import Answer
-from wastenot.devices.common.daemon_protocol import (
-    MINOR,
-    MOST_POINTS,
-    VERSION,
-    decode,
-    encode,
-    is_understood,
-)
+from wastenot.devices.common.daemon_protocol import MINOR, MOST_POINTS, VERSION, decode, encode, is_understood
 
 _CONNECTIONS = 768  # of all users; the unit's LimitNOFILE is above it
 _ACCEPTED = 16  # at a time

@@ -18,12 +18,7 @@ from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.common.daemon_connection import (
-    Connection,
-    LeaseLostError,
-    QueuedError,
-    Welcome,
-)
+from wastenot.devices.common.daemon_connection import Connection, LeaseLostError, QueuedError, Welcome
 from wastenot.devices.common.daemon_protocol import MOST_POINTS
 from wastenot.devices.common.gpu_driver import ClockSetter
 from wastenot.devices.common.journal import Holder

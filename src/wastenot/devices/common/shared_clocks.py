@@ -47,11 +47,7 @@ class SharedClocks(ABC):
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Hold the lease inside the context, at the default clocks too, so that no other process sets clocks meanwhile.
-
-        Raises:
-            DeviceError: another process holds it, or the driver failed.
-        """
+        """Hold the lease inside the context, as :meth:`claim` does, so that no other process sets clocks meanwhile."""
         if self._claimed or self._no_claim():
             yield
             return

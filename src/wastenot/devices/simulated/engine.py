@@ -240,9 +240,8 @@ class Engine:
 
     def _end(self) -> _Running:
         self._moved_bytes = self.moved_bytes()
-        run = self._running
+        run, self._running = self._running, None
         assert run is not None
-        self._running = None
         self._update()
         return run
 
@@ -291,9 +290,8 @@ class Engine:
         self._pauses = any(change.pauses_s <= self.now_s for change in self._in_flight)
         if self._course is not None and not self._pauses:
             return  # it is asked as time passes
-        point, running = None, self._running
-        if running is not None:
-            point = self.physics.operating_point(running.task, self.setting, self.temperature_c)
+        running = self._running
+        point = None if running is None else self.physics.operating_point(running.task, self.setting, self.temperature_c)
         self._point = point
         if point is None or running is None or self._pauses:
             self._power_w = self.physics.idle_power_w(self.setting, self.temperature_c)

@@ -88,16 +88,7 @@ def _notes(profiles: Sequence[Profile]) -> list[str]:
 
 
 def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tuple[Figure, ...]:
-    """The figures of one profile in full, or those that compare several.
-
-    Args:
-        profiles: one or more.
-        relative: show the power of several as a fraction of the largest, instead of watts.
-
-    Raises:
-        BadInputError: there is none.
-        MissingExtraError: the ``report`` extra is not installed.
-    """
+    """The figures of one profile in full, or those that compare several; arguments and errors as of :func:`profile_page`."""
     if not profiles:
         raise BadInputError("no power profile was given; make one with 'wastenot profile run --out'")
     if len(profiles) == 1:
