@@ -67,11 +67,7 @@ def listen_at(path: str, listening: socket.socket, backlog: int = 16) -> None:
 
 
 class Line:
-    """One end of a connection.
-
-    Args:
-        connected: the socket.
-    """
+    """One end of a connection."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected

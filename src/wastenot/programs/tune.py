@@ -231,11 +231,7 @@ def tune(
 
 
 def _check_program(what: Sequence[str], useless: Sequence[str]) -> None:
-    """Refuse a program that is none, and arguments that have no effect on one.
-
-    Raises:
-        BadInputError: there are such.
-    """
+    """Refuse a program that is none, and arguments that have no effect on one, by a BadInputError."""
     if not what:
         raise BadInputError("`what`: names no program; give it and its arguments as a list, such as ['python', 'train.py']")
     if useless:
@@ -286,11 +282,7 @@ def tunable_gpus(
 
 
 def check_simulated(simulated: bool) -> None:
-    """Refuse a workload on real GPUs.
-
-    Raises:
-        BadInputError: they are real.
-    """
+    """Refuse a workload on real GPUs, by a BadInputError."""
     if not simulated:
         raise BadInputError(
             "`what`: a real GPU runs a program: give it and its arguments as a list, such as ['python', 'train.py']"

@@ -93,11 +93,7 @@ def check_partition(partition: Sequence[int], stages: int, layers: int) -> tuple
 
 
 def check_stages(stages: int, layers: int) -> None:
-    """Refuse a number of stages that a model cannot be cut into.
-
-    Raises:
-        BadInputError: it is not positive, or above the layers.
-    """
+    """Refuse, by a BadInputError, a number of stages that is not positive, or above the layers."""
     if not 1 <= stages <= layers:
         raise BadInputError(f"`stages` {stages}: must be from 1 to {layers}, since the model has {counted(layers, 'layer')}")
 

@@ -74,11 +74,7 @@ def examine(index: int, torch_indices: Mapping[str, int]) -> Examined:
 
 
 def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any) -> TorchGpu:
-    """Open a GPU by name, ``amd:INDEX`` in HIP's order or ``amd:ID``; see :func:`wastenot.devices.open.open_gpu`.
-
-    Raises:
-        BadInputError: there is no such GPU, or another die of its package reports its power.
-    """
+    """Open a GPU by name, ``amd:INDEX`` in HIP's order or ``amd:ID``; see :func:`wastenot.devices.open.open_gpu`."""
     from wastenot.devices.amd.device import amd_gpu
 
     return amd_gpu(Smi(allow_changes=allow_clock_control), name, restore=restore, **parts)

@@ -55,11 +55,7 @@ def _nearest(value: float | None, allowed: tuple[float, float] | None, have: Seq
 
 
 def check(uuid: str, name: str, value: float | None, bounds: tuple[float, float] | None) -> None:
-    """Refuse a part of a setting of a GPU that is out of its bounds.
-
-    Raises:
-        RefusedError: says what is allowed.
-    """
+    """Refuse a part of a setting of a GPU that is out of its bounds, by a RefusedError that says what is allowed."""
     if value is None:
         return
     what = {"core_mhz": "core clock", "memory_mhz": "memory clock", "power_limit_w": "power limit"}[name]

@@ -227,11 +227,7 @@ class Leases:
         return not any(served.worker.has("policy") and not served.worker.hung for served in self._served.values())
 
     def end_all(self, longest_s: float) -> tuple[bool, list[str]]:
-        """End all leases: whether every GPU is restored, and the names of those that do not answer.
-
-        Args:
-            longest_s: to wait for all of them.
-        """
+        """End all leases within a time: whether every GPU is restored, and the names of those that do not answer."""
         until_s = self._now_s() + longest_s
         for served in self._served.values():
             served.worker.put(Job(served.end_all, nobody))

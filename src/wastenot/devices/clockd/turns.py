@@ -9,11 +9,7 @@ _WAITS_S = 10.0  # after which a user who was refused a GPU and has not asked ag
 
 
 class Turns:
-    """Turns of users at a GPU.
-
-    Args:
-        now_s: the clock.
-    """
+    """Turns of users at a GPU."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s

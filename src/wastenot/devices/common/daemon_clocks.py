@@ -31,11 +31,7 @@ _BEATS = 4  # in the time after which the daemon misses them
 
 
 class DaemonClocks(SharedClocks):
-    """Clock control of one GPU.
-
-    Args:
-        readable: what tells which clocks it has; it sets nothing.
-    """
+    """Clock control of one GPU, which ``readable`` tells the clocks of; that sets nothing."""
 
     def __init__(self, readable: ClockSetter) -> None:
         super().__init__()

@@ -73,11 +73,7 @@ class SharedClocks(ABC):
 
 
 def check_profile(unique_id: str, profile: str | None, available: tuple[str, ...]) -> None:
-    """Refuse a profile that is not available.
-
-    Raises:
-        ClocksRefusedError: it is not; the message lists those that are.
-    """
+    """Refuse a profile that is not available, by a ClocksRefusedError that lists those that are."""
     if profile is not None and profile not in available:
         have = f"it has {', '.join(available)}" if available else "none may be set here"
         raise ClocksRefusedError(f"{unique_id}: no workload power profile '{profile}'; {have}")

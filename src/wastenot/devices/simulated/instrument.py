@@ -21,11 +21,7 @@ from wastenot.workloads.kernel import KernelSpec
 
 
 class SimulatedInstrument:
-    """Runs bursts on a simulated GPU.
-
-    Args:
-        bench: what they run on.
-    """
+    """Runs bursts on a simulated GPU."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench

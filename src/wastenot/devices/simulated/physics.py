@@ -40,11 +40,7 @@ class Physics(Protocol):
         """Names of the workload power profiles that may be requested."""
 
     def check(self, setting: Setting) -> None:
-        """Refuse a setting that the device does not support.
-
-        Raises:
-            ClocksRefusedError: it does not support it.
-        """
+        """Refuse a setting that the device does not support, by a ClocksRefusedError."""
 
     def operating_point(self, task: Task, setting: Setting, temperature_c: float) -> OperatingPoint:
         """The task at a setting and temperature.
