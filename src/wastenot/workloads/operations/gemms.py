@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -50,6 +48,8 @@ def _fp8(kernel: KernelSpec, make: Buffers, accumulate: bool) -> PreparedCall:
     left = make.normal(m, k, dtype=torch.bfloat16).to(make.dtype)
     right = make.normal(n, k, dtype=torch.bfloat16).to(make.dtype).t()
     scale = torch.ones((), device=make.device)
-    return PreparedCall(
-        partial(torch._scaled_mm, out_dtype=torch.bfloat16), (left, right, scale, scale), "one operation, output bf16"
-    )
+    return PreparedCall(_scaled_product, (left, right, scale), "one operation, output bf16")
+
+
+def _scaled_product(left: Tensor, right: Tensor, scale: Tensor) -> Tensor:
+    return torch._scaled_mm(left, right, scale, scale, out_dtype=torch.bfloat16)
