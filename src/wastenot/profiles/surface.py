@@ -277,11 +277,11 @@ class _Evidence:
         def whole(logs: FloatArray) -> FloatArray:
             return np.concatenate((logs, self.start[free:]))
 
+        def of_free(logs: FloatArray) -> float:
+            return self.negative_log(whole(logs))
+
         optimum = minimize(
-            lambda logs: self.negative_log(whole(logs)),
-            start[:free],
-            method="Nelder-Mead",
-            options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600},
+            of_free, start[:free], method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600}
         )
         return float(optimum.fun), whole(np.asarray(optimum.x, dtype=float))
 

@@ -91,6 +91,11 @@ class Connection:
         """When a whole request came last, or it connected."""
         return self._heard_s
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended, but for leases that are still to be ended."""
+        return self._closed
+
     def due_s(self) -> float:
         """When to look after it at the latest."""
         return inf if self._closed else min(self._wait_until_s or inf, self._deadline()[0])

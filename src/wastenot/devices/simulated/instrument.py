@@ -15,13 +15,17 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.bench import Bench
 from wastenot.devices.simulated.pace import Pace, load_of, paced
 from wastenot.devices.simulated.regulator import RegulatedClock
-from wastenot.devices.simulated.trace import Steady, Trace, trace
+from wastenot.devices.simulated.trace import Parts, Steady, Trace, trace
 from wastenot.devices.timeline import Subject
 from wastenot.workloads.kernel import KernelSpec
 
 
 class SimulatedInstrument:
-    """Runs bursts on a simulated GPU."""
+    """Runs bursts on a simulated GPU.
+
+    Args:
+        bench: what they run on.
+    """
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -92,8 +96,11 @@ class SimulatedInstrument:
             at = (engine.setting, engine.temperature_c, 0.0)
             loads = [load_of(self._bench.physics, Subject(kernel), *at) for kernel in burst.kernels]
             pace = partial(paced, Pace(self._bench, loads, regulated))
-        return trace(self._dynamics, steady, burst.order, self._bench.idle(), rng, pace)
+        return trace(self._dynamics, steady, burst.order, self._idle(), rng, pace)
 
     def _steady(self, kernel: KernelSpec) -> Steady:
         engine = self._bench.engine
         return self._bench.physics.steady(kernel, engine.setting, engine.temperature_c)
+
+    def _idle(self) -> Parts:
+        return self._bench.idle()

@@ -14,8 +14,9 @@ from wastenot.core.errors import DeviceError
 from wastenot.devices.instrument import Burst, BurstRun, Clock, PreparedBurst, RoundTrip
 
 if TYPE_CHECKING:
-    from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
+    from wastenot.devices.torch.bursts import TorchBursts
     from wastenot.devices.torch.gpu import TorchGpu
+    from wastenot.devices.torch.queued_burst import TorchBurst
 
 _ROUND_TRIPS = 5  # before a run, and again after it
 _TRIES = 3  # per run
