@@ -14,9 +14,9 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from testbed.profiled_gpu import Truth, averaging_h200, gpu, kernel
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.profile import profile_kernel
 from wastenot.profiles.result import Profile, UnitPower
-from wastenot.profiles.session import ProfileOptions
 
 SEEDS = range(20, 25)
 LOGGED = ("gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192", "gemm:12288", "all-gather:512MB", "all-reduce:512MB")

@@ -18,8 +18,7 @@ from wastenot.devices.clockd.metrics import Metrics
 from wastenot.devices.clockd.policy import Peer, Policy
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common.gpu_driver import DriverError
-from wastenot.devices.nvidia.clocks import NvidiaSetter
-from wastenot.devices.nvidia.profile_masks import members, set_members
+from wastenot.devices.nvidia.clocks import NvidiaSetter, members, set_members
 
 UUIDS = ("GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-1111")
 CORES, MEMORIES, LIMITS_MW, DEFAULT_MW = (300, 600, 900, 1200, 1500), (1000, 2000), (200_000, 700_000), 700_000

@@ -8,8 +8,10 @@ import numpy as np
 
 from testbed.raw_runs import read_runs
 from wastenot.devices.clock_fit import fit_clocks
-from wastenot.meters.sensors.fit import ChannelReadings, SensorFit, fit_channel, rough_fit
+from wastenot.meters.sensors.channel_readings import ChannelReadings
+from wastenot.meters.sensors.fit import SensorFit, fit_channel
 from wastenot.meters.sensors.model import BurstReadings, Load
+from wastenot.meters.sensors.rough_fit import rough_fit
 from wastenot.meters.sensors.updates import Updates, find_updates
 
 RUNS = Path(__file__).parents[1] / "data" / "h200" / "fingrav" / "GPU-5b450c73"

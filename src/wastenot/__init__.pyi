@@ -21,9 +21,8 @@ from .frontiers.algebra import (
     tie as tie,
 )
 from .frontiers.graph import Graph as Graph, GraphPlan as GraphPlan, graph as graph
-from .jobs.model.goal import JobGoal as JobGoal
 from .jobs.plan.overview import JobOverview as JobOverview, job_overview as job_overview
-from .jobs.run.job import job as job
+from .jobs.run.job import JobGoal as JobGoal, job as job
 from .jobs.run.training_run import TrainingRun as TrainingRun
 from .kernels.calibration.calibrate import calibrate_sweep as calibrate_sweep
 from .kernels.forecast.forecast import forecast as forecast
@@ -52,10 +51,10 @@ from .planning.objective import Objective as Objective
 from .planning.plan import Plan as Plan
 from .planning.plan_file import read_plan as read_plan
 from .planning.planner import frontier as frontier, plan as plan
+from .profiles.options import ProfileOptions as ProfileOptions
 from .profiles.profile import profile as profile
 from .profiles.profile_file import read_profile as read_profile, write_profile as write_profile
 from .profiles.result import Profile as Profile
-from .profiles.session import ProfileOptions as ProfileOptions
 from .programs.apply import Applied as Applied, apply as apply
 from .programs.tune import TunedJob as TunedJob, TuneOptions as TuneOptions, tune as tune
 from .serving.bench.bench import serve_bench as serve_bench

@@ -7,8 +7,8 @@ import wastenot as wn
 from wastenot.core.setting import Setting
 from wastenot.devices.instrument import Burst
 from wastenot.devices.open import open_device
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.profile import profile
-from wastenot.profiles.session import ProfileOptions
 from wastenot.profiles.subjects import Subjects
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.primitives import primitive

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 import wastenot as wn
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.profile import profile
 from wastenot.profiles.profile_file import KEY, profile_document, read_profile, write_profile
-from wastenot.profiles.session import ProfileOptions
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from testbed.profiled_gpu import SETTLINGS, Truth, averaging_h200, gpu, kernel
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Burst
 from wastenot.devices.simulated.dynamics import Firmware
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.profile import profile_kernel
 from wastenot.profiles.result import UnitPower
 from wastenot.profiles.runs import BurstRuns, TimedRun, fullest_bin, on_host_clock, unit_times
-from wastenot.profiles.session import ProfileOptions
 from wastenot.profiles.surface import fit_surface
 
 SLOW = partial(pytest.param, marks=pytest.mark.slow)

@@ -12,10 +12,10 @@ from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import BurstRun, Readings, burst_of
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.profile import profile_kernel
 from wastenot.profiles.response import fit_response, late_among
 from wastenot.profiles.runs import TimedRun, on_host_clock, rest_before_run_s
-from wastenot.profiles.session import ProfileOptions
 from wastenot.profiles.surface import fit_surface
 
 

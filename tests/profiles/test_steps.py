@@ -16,9 +16,9 @@ from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.meters.sensors.updates import on_grid
 from wastenot.profiles.guidance import executions_in_unit, guidance_for
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.profile import profile_kernel
 from wastenot.profiles.runs import fullest_bin
-from wastenot.profiles.session import ProfileOptions
 from wastenot.profiles.steady_state import steady_execution
 
 

@@ -69,7 +69,7 @@ def monitor(
     # Metrics end after the window: what a collector takes to answer is not measured.
     with _program(command, to_stderr=as_json) as child, _rows(csv) as table, ExitStack() as stack, meter as window:
         if metrics_port is not None or otlp is not None:
-            from wastenot.control.window_metrics import window_registry
+            from wastenot.control.metrics import window_registry
 
             registry = window_registry(window)
         if metrics_port is not None:

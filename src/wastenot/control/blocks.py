@@ -12,19 +12,40 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from wastenot.control.energy_edges import Edge
+from wastenot.core.setting import Setting
+from wastenot.planning.switching import PROFILE_S, SwitchTime
 
 Part = Literal["settle", "head", "middle", "tail", "block", "rest"]
 
 LEAST_ITERATIONS = 4  # of a stretch that is compared
+SKIPPED = 2  # iterations of a job that say nothing of the others: it compiles, allocates, reads its first data
+UNSTEADY = 30  # iterations, after which the job is as steady as it gets
+PAUSE = 1.5  # iterations that take longer by this factor had something else in them
+MOST_PAUSES = 3  # of these in a row are how the job runs now
+LATE = 3.0  # a switch counts as arrived after so many times its usual time
+STEPS = 2.3  # of the energy counter, within which it has moved twice
+_STEADY = 0.1  # by which the latest iterations of a job may differ while they count as steady
+_REGULATOR_S = 0.5  # that a card's regulator takes to come to rest under another power limit
 _LEAST_S = 2.0
 _PERIODS = 20.0  # of the energy counter, that such a stretch lasts at least
-_STEPS = 2.3  # of the counter, within which it has moved twice
 _FIRST_SHARE, _SLOWER = 0.25, 0.35  # of iterations at the default clocks at first, and how fast that falls from pair to pair
+
+
+def alike(latest_s: Sequence[float]) -> bool:
+    """Whether a job's latest iterations resemble each other."""
+    return max(latest_s) <= (1.0 + _STEADY) * min(latest_s)
+
+
+def settling_s(switching: SwitchTime, settings: Sequence[Setting]) -> float:
+    """Time after a change to one of these settings in which iterations do not count."""
+    limits = any(setting.power_limit_w is not None for setting in settings)
+    profiles = any(setting.profile is not None for setting in settings)
+    return max(LATE * switching.core_s, _REGULATOR_S if limits else 0.0, PROFILE_S if profiles else 0.0)
 
 
 @dataclass(slots=True)
@@ -104,7 +125,7 @@ class Lengths:
 
     def resting(self, iteration_s: float, period_s: float) -> int:
         """Iterations in which the counter moves twice."""
-        return max(1, math.ceil(_STEPS * period_s / iteration_s))
+        return max(1, math.ceil(STEPS * period_s / iteration_s))
 
     def cycle(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
-from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
+from wastenot.control.blocks import LATE, LEAST_ITERATIONS, MOST_PAUSES, PAUSE, SKIPPED, UNSTEADY, Lengths, Stretch, alike
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.energy_edges import Edge
 from wastenot.control.estimate import log_mean
@@ -33,19 +33,13 @@ from wastenot.devices.protocol import Device
 from wastenot.pages.formatting import change
 from wastenot.planning.schedule import Schedule
 
-_SKIPPED = 2  # iterations of a job that say nothing of the others: it compiles, allocates, reads its first data
-_STEADY = 0.1  # by which the latest iterations of a job may differ while they count as steady
-_MOST_UNSTEADY = 30  # iterations, after which the job is as steady as it gets
 _JUDGED = 16  # iterations, before which a job is not refused
-_PAUSE = 1.5  # iterations that take longer by this factor had something else in them
-_SHIFTED = 3  # so many of these in a row are how the job runs now
 _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
 _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
 _MOST_CHECKED = 8
 _SMALL = 0.02  # change of a GPU's clocks that leaves what was compared before comparable
-_LATE = 3.0  # a switch counts as arrived after so many times its usual time
 
 
 class Controller(ClockDriver):
@@ -55,15 +49,11 @@ class Controller(ClockDriver):
         schedule: of the plan.
         gpus: that the job runs on, in the order that markers count them.
         subject: what is applied.
-        now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
+        now_s, dry_run, process, started_unix_s, traffic: as of :class:`ClockDriver`.
         seed: of the order of blocks.
-        dry_run: change no clocks.
         default_share: of iterations that run at the default clocks for comparison in the long run.
-        process: ID of the process that controls the clocks; by default this one's.
-        started_unix_s: when it began, by the calendar; by default now.
         rehearsed: what takes note of a program that the GPUs do not run: its times say nothing of the plan's clocks, so that
             nothing is compared, guarded or refused by them.
-        traffic: as of :class:`ClockDriver`.
         executions: what carries out the schedule's rungs on each GPU; by default requests of its segments.
 
     Raises:
@@ -98,7 +88,9 @@ class Controller(ClockDriver):
         self._rng = random.Random(seed)
         own = [] if executions else [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
         self._executions: Sequence[RungExecution] = executions or own
-        self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
+        memory = {segment.memory_mhz for rung in schedule.rungs for segment in rung.segments}
+        memory_s = schedule.switching.memory_s if len(memory) > 1 else 0.0
+        self._lengths = Lengths(LATE * max(schedule.switching.core_s, memory_s), default_share)
         self._guard = Guard(schedule.max_slowdown)
         self._ledger = Ledger(schedule.switching.core_s, traffic)
         self._close_up = CloseUp()
@@ -298,7 +290,8 @@ class Controller(ClockDriver):
             return
         took_s = reached_s - before_s
         if iteration != before + 1 or took_s <= 0.0:
-            self._spoil()
+            if self._stretch is not None:
+                self._stretch.spoiled = True
         elif self._state == "starting":
             self._start(took_s, reached_s)
         elif self._state == "running":
@@ -309,7 +302,7 @@ class Controller(ClockDriver):
     def _start(self, took_s: float, now_s: float) -> None:
         """At the default clocks, until iterations are steady."""
         self._first_times_s.append(took_s)
-        seen = self._first_times_s[_SKIPPED:]
+        seen = self._first_times_s[SKIPPED:]
         if len(seen) > 1:
             self._guard.noise.learn(seen[-2], seen[-1])
         if self._dry_run or len(seen) < LEAST_ITERATIONS:
@@ -318,9 +311,9 @@ class Controller(ClockDriver):
             self._usual_s = _median(seen)
             self._run(now_s)
             return
-        latest, judged = seen[-LEAST_ITERATIONS:], seen[-_MOST_UNSTEADY:]
-        if max(latest) > (1.0 + _STEADY) * min(latest):
-            if len(seen) < _MOST_UNSTEADY:
+        latest, judged = seen[-LEAST_ITERATIONS:], seen[-UNSTEADY:]
+        if not alike(latest):
+            if len(seen) < UNSTEADY:
                 return
             latest = judged
         self._usual_s = _median(latest)
@@ -353,11 +346,11 @@ class Controller(ClockDriver):
             if len(stretch.times_s) >= stretch.iterations:
                 self._next_stretch(now_s)
             return
-        if took_s > _PAUSE * self._usual_s and self._pauses < _SHIFTED:
+        if took_s > PAUSE * self._usual_s and self._pauses < MOST_PAUSES:
             self._pauses += 1
             stretch.spoiled = True
             return
-        if self._pauses >= _SHIFTED and took_s > _PAUSE * self._usual_s:
+        if self._pauses >= MOST_PAUSES and took_s > PAUSE * self._usual_s:
             self._shifted(took_s, now_s)
             return
         self._pauses = 0
@@ -371,7 +364,8 @@ class Controller(ClockDriver):
                 self._cut_short(now_s)
                 return
             alarm = self._guard.watch(took_s)
-            if alarm is not None and not self._just_checked:
+            just_checked = self._checked is not None and (self._iteration or 0) - self._checked < _CHECKED
+            if alarm is not None and not just_checked:
                 self._alarm = alarm
                 self._check_at_default(now_s)
                 return
@@ -389,10 +383,6 @@ class Controller(ClockDriver):
         self._tell("drift", f"iterations now take {took_s:.3g} s: comparing with the default clocks again")
         self._shifting = True
         self._check_at_default(now_s)
-
-    def _spoil(self) -> None:
-        if self._stretch is not None:
-            self._stretch.spoiled = True
 
     # ---- stretches -------------------------------------------------------------------------------------------
 
@@ -497,11 +487,6 @@ class Controller(ClockDriver):
             self._step(excess)
         else:
             self._step_back()
-
-    @property
-    def _just_checked(self) -> bool:
-        """Whether the default clocks were looked at only just, because of an alarm."""
-        return self._checked is not None and (self._iteration or 0) - self._checked < _CHECKED
 
     def _step(self, excess: float) -> None:
         """Step towards speed."""
@@ -640,9 +625,3 @@ class Controller(ClockDriver):
 
 def _median(times_s: Sequence[float]) -> float:
     return sorted(times_s)[len(times_s) // 2]
-
-
-def _memory_s(schedule: Schedule) -> float:
-    """Time to change the memory clock, where any rung does."""
-    memory = {segment.memory_mhz for rung in schedule.rungs for segment in rung.segments}
-    return schedule.switching.memory_s if len(memory) > 1 else 0.0

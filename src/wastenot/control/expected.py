@@ -19,11 +19,7 @@ _SHIFTED = 3  # so many of these in a row are how the job runs now
 
 
 class Expected:
-    """Times between the markers of an iteration, at one rung.
-
-    Args:
-        gaps_s: expected from each marker to the next, the last to the next iteration.
-    """
+    """Times between the markers of an iteration at one rung; expected are ``gaps_s``, the last to the next iteration."""
 
     def __init__(self, gaps_s: Sequence[float]) -> None:
         self.gaps_s = list(gaps_s)

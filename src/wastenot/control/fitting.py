@@ -32,11 +32,7 @@ def schedule_of(plan: Plan, path: str) -> Schedule:
 
 
 def check_named_once(gpus: Sequence[Device]) -> None:
-    """Refuse GPUs of which one is given twice.
-
-    Raises:
-        BadInputError: one is.
-    """
+    """Refuse GPUs of which one is given twice, by a BadInputError."""
     identities = [gpu.identity.unique_id for gpu in gpus]
     twice = next((one for one in identities if identities.count(one) > 1), None)
     if twice is not None:

@@ -46,11 +46,7 @@ class Ladder:
         self._since += iterations
 
     def step(self, slowdown: float) -> None:
-        """Step towards speed.
-
-        Args:
-            slowdown: that was measured at the present rung, beyond what is allowed.
-        """
+        """Step towards speed, after a slowdown beyond what is allowed was measured at the present rung."""
         if self._came_back and self._since < _SOON * self._wait:
             self._wait *= 2
         self.present = self._faster(slowdown)

@@ -63,11 +63,7 @@ class Markers:
         atexit.register(self.close)
 
     def record(self, *names: str) -> None:
-        """The program has come here, and its GPU will.
-
-        Args:
-            names: of the markers that stand here, outermost first.
-        """
+        """The program has come to markers, outermost first, and its GPU will."""
         if not self._open or os.getpid() != self._process:
             return
         if self._torch is None:

@@ -19,6 +19,7 @@ from wastenot.control.status import Estimate, GpuStatus, Status
 from wastenot.core.errors import BadInputError, ClocksRefusedError, DeviceError, MissingExtraError
 from wastenot.core.install import install_line
 from wastenot.devices.common.lease_states import LEASE_STATES, LeaseState, lease_states
+from wastenot.meters.window import Window
 
 LOCALHOST = "127.0.0.1"
 _HERTZ_PER_MHZ = 1e6
@@ -204,18 +205,41 @@ def serve_registry(port: int, registry: Any, *, host: str = LOCALHOST) -> Iterat
 def metrics_registry(status: Callable[[], Status]) -> Any:
     """A registry of ``prometheus_client`` with these metrics alone, for a program that serves them in its own way.
 
-    Raises:
-        MissingExtraError: the ``serve`` extra is not installed.
+    Errors are those of :func:`load_client`, as for every registry.
     """
     return registry_of(lambda core: _families(core, status()))
 
 
-def registry_of(families: Callable[[Any], Iterable[Any]]) -> Any:
-    """A registry of ``prometheus_client`` with what a function makes of its ``metrics_core``, once for each request.
+def window_registry(window: Window) -> Any:
+    """A registry with the energy and the mean power of each GPU of an open window, named as for an applied plan."""
+    shown: dict[str, float] = {}
 
-    Raises:
-        MissingExtraError: the ``serve`` extra is not installed.
-    """
+    def families(core: Any) -> Iterator[Any]:
+        """Evaluates the window up to the last step of each energy counter."""
+        labels = ["device", "gpu", "model", "origin"]
+        energy = core.CounterMetricFamily(
+            "wastenot_gpu_energy_joules", "Energy that the GPU used since measuring began", labels=labels
+        )
+        power = core.GaugeMetricFamily(
+            "wastenot_gpu_mean_power_watts", "Mean power of the GPU since measuring began", labels=labels
+        )
+        result = window.so_far()
+        for gpu in () if result is None else result.gpus:
+            of_gpu = [gpu.device, gpu.unique_id, gpu.model, gpu.origin]
+            if gpu.energy_j is not None:
+                # How the first step is divided may be seen better with those that follow, and a counter never falls.
+                shown[gpu.unique_id] = max(gpu.energy_j, shown.get(gpu.unique_id, 0.0))
+                energy.add_metric(of_gpu, shown[gpu.unique_id])
+            if gpu.mean_power_w is not None:
+                power.add_metric(of_gpu, gpu.mean_power_w)
+        yield energy
+        yield power
+
+    return registry_of(families)
+
+
+def registry_of(families: Callable[[Any], Iterable[Any]]) -> Any:
+    """A registry of ``prometheus_client`` with what a function makes of its ``metrics_core``, once for each request."""
     client = load_client()
     registry = client.CollectorRegistry(auto_describe=False)
     registry.register(_Collector(partial(families, client.metrics_core)))

@@ -53,15 +53,7 @@ def make_socket_path(name: str) -> Path:
 
 
 def make_own_socket_path(kind: str) -> Path:
-    """Path of a socket that no other session of this process or another has.
-
-    Args:
-        kind: of the session.
-
-    Raises:
-        BadInputError: the folder is somebody else's, or others may look into it.
-        OSError: it cannot be made.
-    """
+    """Path of a socket that no other session has, of a kind; errors are those of :func:`make_socket_path`."""
     return make_socket_path(f"{kind}-{os.getpid()}-{next(_NUMBERS)}")
 
 

@@ -301,10 +301,11 @@ class Session:
             selector.unregister(connected)
             self._clients.pop(connected.fileno(), None)
             client.line.close()
-            if self._seats is not None and client.rank and client.gpu is not None:
+            seats, gpu = self._seats, client.gpu
+            if seats is not None and client.rank and gpu is not None:
                 with self._lock:
                     if self._summary is None:
-                        self._try(lambda: self._leave(client.gpu))
+                        self._try(lambda: seats.leave(gpu))
 
     def _take(self, client: _Client, message: Message) -> None:
         if "markers" in message:
@@ -346,19 +347,16 @@ class Session:
         return None
 
     def _mark(self, client: _Client, names: Sequence[Any], at_s: float) -> None:
+        seats = self._seats
         with self._lock:
             for name in names:
-                if self._begins_iteration(client.gpu, str(name)):
+                at_seat = seats is not None and client.gpu is not None and seats.begins_iteration(client.gpu, str(name))
+                if at_seat or (seats is None and name == ITERATION):
                     client.iteration += 1
                 counts = client.iteration >= 0 or name == EPOCH  # which also programs without iterations tell
                 if client.gpu is not None and counts and self._summary is None:
                     marker = Marker(str(name), max(client.iteration, 0), at_s + self._offset_s, client.gpu)
                     self._try(lambda marker=marker: self._driver.mark(marker))  # type: ignore[misc]
-
-    def _begins_iteration(self, gpu: int | None, name: str) -> bool:
-        if self._seats is None:
-            return name == ITERATION
-        return gpu is not None and self._seats.begins_iteration(gpu, name)
 
     def _seat(self, client: _Client, rank: int, environment: Mapping[str, str]) -> None:
         """A program says which rank of the pipeline it is, after its GPU where that is not its local rank's."""
@@ -367,10 +365,6 @@ class Session:
             with self._lock:
                 if self._summary is None:
                     self._try(lambda: seats.seat(gpu, rank, environment))
-
-    def _leave(self, gpu: int | None) -> None:
-        if self._seats is not None and gpu is not None:
-            self._seats.leave(gpu)
 
     def _judge(self, seen: Seen) -> None:
         why = None if self._fits is None else self._fits(seen)

@@ -78,12 +78,7 @@ class SettingSearch:
     """
 
     def __init__(
-        self,
-        ladders: Sequence[Ladder],
-        max_slowdown: float,
-        tolerance: float = 0.005,
-        seed: int = 0,
-        error: float = 0.0,
+        self, ladders: Sequence[Ladder], max_slowdown: float, tolerance: float = 0.005, seed: int = 0, error: float = 0.0
     ) -> None:
         self.ladders, self.error = tuple(ladders), error
         self.limit = math.log1p(max_slowdown) - error
@@ -252,7 +247,7 @@ class SettingSearch:
 
     def energy(self, candidate: Candidate) -> LogMean:
         """Energy of an iteration at a setting against the default clocks; its half length leaves no doubt."""
-        return self._mean(candidate.energy, self._energy_variance())
+        return self._mean(candidate.energy, self._pooled([each.energy for each in self.candidates], _USUAL**2))
 
     @property
     def left(self) -> list[Candidate]:
@@ -297,16 +292,14 @@ class SettingSearch:
         best = self.best
         for each in self.left:
             doubtful = not self._keeps(each)
-            long = best is not None and len(each.time) >= _LONG_DOUBTFUL * self._worth_in_tolerances(each, best)
+            # What it seems to save beyond the best, in units of the tolerance.
+            worth = 1.0 if best is None else (self.energy(best).mean - self.energy(each).mean) / self.tolerance
+            long = best is not None and len(each.time) >= _LONG_DOUBTFUL * max(worth, 1.0)
             if self._too_slow(each) or (doubtful and (long or self.time(each).half < _CLOSE)):
                 each.dropped = f"{math.expm1(self.time(each).mean):+.1%} time"
                 each.slow = True
             elif each is not best and self._could_gain(each, best) <= 0.0:
                 each.dropped = "more energy"
-
-    def _worth_in_tolerances(self, candidate: Candidate, best: Candidate) -> float:
-        """What a setting seems to save beyond the best, in units of the tolerance, at least 1."""
-        return max((self.energy(best).mean - self.energy(candidate).mean) / self.tolerance, 1.0)
 
     def _too_slow(self, candidate: Candidate) -> bool:
         """Whether a setting is slower than allowed beyond doubt, for which faster settings may speak as well."""
@@ -346,9 +339,6 @@ class SettingSearch:
         """Standard errors that leave no doubt, which is what half lengths are made of."""
         freedom = _USUAL_TRIALS + sum(len(each.energy) - 1 for each in self.candidates if each.energy)
         return _SURE * student_t(freedom) / _NORMAL
-
-    def _energy_variance(self) -> float:
-        return self._pooled([each.energy for each in self.candidates], _USUAL**2)
 
     def _time_variance(self) -> float:
         noises = [noise for each in self.candidates for noise in each.time_noise]

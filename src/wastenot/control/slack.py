@@ -27,9 +27,7 @@ _LOWEST = 0.85  # of the clocks; cards of a model differ by less
 _RAISED = 2.0  # times what one is behind, as its time may follow its clock by half
 _LONGER, _SURE = 0.002, 3.0  # of an iteration, and standard errors, beyond which it has become longer by lower clocks
 _CORRELATED = 1.3 / 0.7  # times the variance of a mean, as neighbours are alike
-_WAIT = (
-    50  # iterations after clocks were raised because of the whole iteration; twice as many each time that it happens soon
-)
+_WAIT = 50  # iterations after clocks were raised because of the whole iteration; twice as many each time it happens soon
 _SOON = 4  # of these waits
 
 

@@ -298,11 +298,7 @@ class Summary(HasDocument, HasPage, Part):
 
 
 def unknown_status(plan: str) -> Status:
-    """The status of a plan of which nothing is known, as nobody answers who controls the clocks.
-
-    Args:
-        plan: how it is named.
-    """
+    """The status of a plan, by its name, of which nothing is known, as nobody answers who controls the clocks."""
     return Status(
         origin="measured",
         plan=plan,

@@ -101,15 +101,9 @@ def _writing(writer: Any) -> Callable[[dict[str, float], int], None]:
 
         return to_tensorboard
     if callable(getattr(writer, "log", None)) and callable(getattr(writer, "define_metric", None)):
-
-        def to_wandb(values: dict[str, float], step: int) -> None:
-            writer.log(values, step=step)  # joins what the program logs at this step
-
-        return to_wandb
+        return lambda values, step: writer.log(values, step=step)  # joins what the program logs at this step
     if callable(getattr(writer, "log_metrics", None)):
-
-        def to_mlflow(values: dict[str, float], step: int) -> None:
-            writer.log_metrics({re.sub(r"[^\w./: -]", "", name): value for name, value in values.items()}, step=step)
-
-        return to_mlflow
+        return lambda values, step: writer.log_metrics(
+            {re.sub(r"[^\w./: -]", "", name): value for name, value in values.items()}, step=step
+        )
     raise BadInputError(f"`writers`: {type(writer).__name__} is none of these: {_KINDS}")

@@ -19,7 +19,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
-from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
+from wastenot.control.blocks import (
+    LEAST_ITERATIONS,
+    MOST_PAUSES,
+    PAUSE,
+    SKIPPED,
+    STEPS,
+    UNSTEADY,
+    Lengths,
+    Stretch,
+    alike,
+    settling_s,
+)
 from wastenot.control.candidates import Ladder, ladders_of
 from wastenot.control.controller import Controller
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
@@ -37,19 +48,11 @@ from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Device
 from wastenot.pages.formatting import change, percent
 from wastenot.planning.schedule import Schedule
-from wastenot.planning.switching import PROFILE_S, SwitchTime, switch_time
+from wastenot.planning.switching import SwitchTime, switch_time
 
-_SKIPPED = 2  # iterations of a job that say nothing of the others
-_STEADY = 0.1  # by which the latest iterations of a job may differ while they count as steady
-_MOST_UNSTEADY = 30  # iterations, after which the job is as steady as it gets
-_PAUSE = 1.5  # iterations that take longer by this factor had something else in them
-_MOST_PAUSES = 3  # of these in a row are how the job runs now
 _MOST_UNKNOWN = 10  # stretches at the default clocks in a row that say nothing
 _CHANGED = 0.05  # by which iterations before and after a group may differ, for it to count
-_LATE = 3.0  # a switch counts as arrived after so many times its usual time
-_COUNTED = 2.3  # periods of the energy counter, until it has moved twice
-_LONGEST_WAIT_S = 1.0  # for it to do so
-_REGULATOR_S = 0.5  # that a card's regulator takes to come to rest under another power limit
+_LONGEST_WAIT_S = 1.0  # for the energy counter to move twice
 _MOST_MOMENTS = 4000  # of a time line
 _DEFAULT = -1  # in place of a candidate's index
 
@@ -65,13 +68,10 @@ class Tuner(ClockDriver):
         tolerance: fraction of energy within which the best has to be known.
         budget_s: time after which the best that is known is held.
         switching: how long the GPUs take to switch; by default what is known of the first.
-        now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
+        now_s, process, started_unix_s, traffic: as of :class:`ClockDriver`.
         seed: of the order of trials.
-        process: ID of the process that controls the clocks; by default this one's.
-        started_unix_s: when it began, by the calendar; by default now.
         dry_run: follow the job, and try nothing.
         rehearsed: what takes note of a program that the GPUs do not run: settings are tried on it, and none is the best.
-        traffic: as of :class:`ClockDriver`.
 
     Raises:
         BadInputError: no GPU is given, or a number makes no sense.
@@ -114,11 +114,8 @@ class Tuner(ClockDriver):
         self._switching = switch_time(gpus[0].identity.label) if switching is None else switching
         self.schedule = one_setting(self._switching, max_slowdown, (), 1.0, 1.0)
         self._budget_s, self._seed = budget_s, seed
-        settle_s = _LATE * self._switching.core_s
         settings = [setting for each in self.search.ladders for setting in each.settings]
-        limits = any(setting.power_limit_w is not None for setting in settings)
-        profiles = any(setting.profile is not None for setting in settings)
-        self._settle_s = max(settle_s, _REGULATOR_S if limits else 0.0, PROFILE_S if profiles else 0.0)
+        self._settle_s = settling_s(self._switching, settings)
         self._lengths = Lengths(self._settle_s, 1.0)
         self._guard = Guard(max_slowdown)
         self._wanted = AUTO
@@ -277,11 +274,10 @@ class Tuner(ClockDriver):
     def _start(self, took_s: float, now_s: float) -> None:
         """At the default clocks, until iterations are steady."""
         self._first_times_s.append(took_s)
-        latest = self._first_times_s[_SKIPPED:][-LEAST_ITERATIONS:]
+        latest = self._first_times_s[SKIPPED:][-LEAST_ITERATIONS:]
         if self._dry_run or len(latest) < LEAST_ITERATIONS:
             return
-        unsteady = max(latest) > (1.0 + _STEADY) * min(latest)
-        if unsteady and self.rehearsed is None and len(self._first_times_s) < _MOST_UNSTEADY:
+        if not alike(latest) and self.rehearsed is None and len(self._first_times_s) < UNSTEADY:
             return
         self._usual_s = sorted(latest)[len(latest) // 2]
         for earlier_s, later_s in pairwise(latest):
@@ -299,7 +295,7 @@ class Tuner(ClockDriver):
             if len(stretch.times_s) >= stretch.iterations:
                 self._next_stretch(now_s)
             return
-        if took_s > _PAUSE * self._usual_s:
+        if took_s > PAUSE * self._usual_s:
             self._pause(took_s, stretch, now_s)
             return
         self._pauses = 0
@@ -318,7 +314,7 @@ class Tuner(ClockDriver):
     def _pause(self, took_s: float, stretch: Stretch, now_s: float) -> None:
         """An iteration took far longer than usual: the stretch starts over after it."""
         self._pauses += 1
-        if self._pauses < _MOST_PAUSES:
+        if self._pauses < MOST_PAUSES:
             if stretch.measured:
                 stretch.times_s.clear()
                 stretch.begin = [edges.add(now_s) for edges in self._edges]
@@ -340,7 +336,7 @@ class Tuner(ClockDriver):
 
     def _settling(self, index: int) -> Stretch:
         period_s = max(edges.period_s for edges in self._edges)
-        iterations = math.ceil((self._settle_s + _COUNTED * period_s) / self._usual_s)
+        iterations = math.ceil((self._settle_s + STEPS * period_s) / self._usual_s)
         return Stretch("settle", index, index == _DEFAULT, max(iterations, 1))
 
     def _next_stretch(self, now_s: float) -> None:

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from wastenot.core.lines import LineReader
+from wastenot.core.processes import number_in_environment
 
 SCHEMA: Final = "wastenot.session/1"
 VARIABLE: Final = "WASTENOT_APPLY"
@@ -66,11 +67,7 @@ def listen_at(path: str, listening: socket.socket, backlog: int = 16) -> None:
 
 
 class Line:
-    """One end of a connection.
-
-    Args:
-        connected: the socket.
-    """
+    """One end of a connection."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
@@ -134,11 +131,10 @@ class Line:
 
 def hello(program: str) -> Message:
     """What a rank says first."""
-    local = os.environ.get("LOCAL_RANK", "")
     return {
         "hello": "rank",
         "schema": SCHEMA,
         "process": os.getpid(),
-        "local_rank": int(local) if local.isdecimal() else 0,
+        "local_rank": number_in_environment("LOCAL_RANK", 0),
         "program": program,
     }

@@ -49,6 +49,12 @@ def process_space() -> str:
     return f"{boot_id()} {namespace}".strip() or socket.gethostname()
 
 
+def number_in_environment(variable: str, otherwise: int) -> int:
+    """The whole number that a variable of the environment holds, such as ``LOCAL_RANK``; where it holds none, the other."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else otherwise
+
+
 def name_of(process: int) -> str | None:
     """Name of a process's program; ``None`` where it is not visible from here."""
     try:

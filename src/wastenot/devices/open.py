@@ -82,7 +82,7 @@ def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore |
         name: of the GPU, with the kind of a vendor.
         allow_clock_control: allow clocks to be changed.
         restore: ranges of locked clocks to which it is restored.
-        parts: that replace what its driver makes by default.
+        parts: that replace what its driver makes by default, see :class:`wastenot.devices.torch.gpu.TorchGpu`.
 
     Raises:
         BadInputError: there is no such GPU.

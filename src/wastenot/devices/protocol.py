@@ -274,16 +274,18 @@ class Device(Protocol):
         """What profiles power inside its kernels.
 
         Raises:
-            BadInputError: it has no power sensor, or no executions, such as a recording.
-            MissingExtraError: what runs kernels is not installed.
+            BadInputError: it has no power sensor, runs in wall time, or has no executions, such as a recording.
+            MissingExtraError: what runs kernels is not installed, or cannot run them on it.
+            DeviceError: what runs kernels does not see it.
         """
 
     def timelines(self) -> TimelineRecorder:
         """What watches kernels at the clocks that the device goes through by itself.
 
         Raises:
-            BadInputError: it has no power sensor, cannot count cycles, or has no executions, such as a recording.
-            MissingExtraError: what runs kernels is not installed.
+            BadInputError: as :meth:`instrument`; or it cannot count cycles.
+            MissingExtraError: what runs kernels is not installed, or cannot compile them for it.
+            DeviceError: what runs kernels does not see it, or its cycles cannot be counted.
         """
 
     def tracer(self) -> Tracer:
@@ -291,6 +293,5 @@ class Device(Protocol):
 
         Raises:
             BadInputError: it switches no clocks, such as a recording.
-            MissingExtraError: what runs kernels is not installed.
-            DeviceError: its cycles cannot be counted.
+            MissingExtraError, DeviceError: as :meth:`timelines`.
         """

@@ -22,11 +22,7 @@ _ROOM_C = 25.0
 
 
 class RecordedPhysics:
-    """Times and energies of a sweep.
-
-    Args:
-        sweep: the measurements; repeats are averaged.
-    """
+    """Times and energies of a sweep, whose repeats are averaged."""
 
     def __init__(self, sweep: Sweep) -> None:
         self._costs: Costs = combine_repeats(sweep)

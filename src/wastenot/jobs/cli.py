@@ -152,12 +152,12 @@ def job_text(overview: JobOverview, *, runs: int, answers: list[tuple[str, float
     from wastenot.jobs.page.words import effect_text, next_text
     from wastenot.terminal.tables import Group, Paragraph, Text, headline, named_rows, rich_table
 
-    terms = overview.terms
+    terms, following = overview.terms, next_text(overview)
     head = headline(terms.name, overview.device, overview.origin, counted(len(overview.history), "run"))
     parts: list[RenderableType] = [
         Paragraph(head),
         Paragraph(Text(f"{effect_text(overview)}.", style="bold")),
-        Paragraph(Text(f"Next: {_lowered(next_text(overview))}.", style="bold green")),
+        Paragraph(Text(f"Next: {following[:1].lower()}{following[1:]}.", style="bold green")),
         "",
         named_rows(
             _named(overview) + [(_QUESTIONS[name], _answer_text(limit, name, pair)) for name, limit, pair in answers]
@@ -210,10 +210,6 @@ def _answer_text(limit: float, name: str, pair: Pair) -> str:
     asked = f"of at most {time_text(limit)}" if name == "within_s" else f"of at most {quantity(limit, 'W', 3)}"
     energy = "" if pair.energy_j is None else f", {quantity(pair.energy_j, 'J', 3)}"
     return f"{asked}: {pair_text(pair)}: {time_text(pair.time_s)}{energy}"
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _answer(name: str, limit: float, pair: Pair) -> dict[str, Any]:

@@ -33,10 +33,10 @@ class CycleMark:
         unique_id: of the GPU.
     """
 
-    __slots__ = ("_place", "_stamps", "unique_id")
+    __slots__ = ("_place", "stamps", "unique_id")
 
     def __init__(self, stamps: HostStamps, place: Place, unique_id: str) -> None:
-        self._stamps, self.unique_id = stamps, unique_id
+        self.stamps, self.unique_id = stamps, unique_id
         self._place: Place | None = place
 
     def take(self) -> HostStamp | None:
@@ -44,21 +44,17 @@ class CycleMark:
         place, self._place = self._place, None
         if place is None:
             return None
-        found = self._stamps.take(place)
+        found = self.stamps.take(place)
         if found is None:
             time.sleep(_PATIENCE_S)
-            found = self._stamps.take(place)
+            found = self.stamps.take(place)
         if found is None:
-            self._stamps.drop(place)
+            self.stamps.drop(place)
         return found
-
-    def of_same(self, other: CycleMark) -> bool:
-        """Whether both are of one GPU."""
-        return self._stamps is other._stamps
 
     def __del__(self) -> None:
         if self._place is not None:
-            self._stamps.drop(self._place)
+            self.stamps.drop(self._place)
 
 
 class CycleMarks:
@@ -118,7 +114,7 @@ def _recorded(torch: Any, stamps: HostStamps, gpu: int) -> Place | None:
 
 def counted_clocks(begin: CycleMark | None, end: CycleMark | None) -> dict[str, float]:
     """Mean core clock between two marks in MHz, by the GPU's bare unique id; empty where it is not known."""
-    if begin is None or end is None or not begin.of_same(end):
+    if begin is None or end is None or begin.stamps is not end.stamps:
         return {}
     last, first = end.take(), begin.take()
     clock = None if first is None or last is None else last.clock_since(first)

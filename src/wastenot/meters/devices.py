@@ -48,9 +48,7 @@ def measurable_devices(
 def visible_names() -> tuple[str, ...]:
     """Names of the GPUs that ``CUDA_VISIBLE_DEVICES`` and its like leave visible; numbers are taken in PCI bus order.
 
-    Raises:
-        DeviceError: there is no driver or no GPU.
-        MissingExtraError: what the driver needs is not installed.
+    Errors are those of :func:`measurable_devices`.
     """
     here = {vendor: names for vendor, names in names_here().items() if names}
     if not here:

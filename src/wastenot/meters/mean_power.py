@@ -78,7 +78,8 @@ class CounterMeter:
         # Begin to read at another phase each time: then the step falls anywhere between two reads with equal probability,
         # which is what the error of its moment assumes.
         lead = max(_LEAD_FRACTION * self._period_s, 2 * _READ_GAP_S) + self._phase.random() * last.width_s
-        self._pass(last.moment_s + periods * self._period_s - lead - self._device.time.now_s())
+        until_s = last.moment_s + periods * self._period_s - lead
+        pass_time(self._device, until_s - self._device.time.now_s(), self._feed)
         step = self._next_step()
         passed = round((step.moment_s - last.moment_s) / self._period_s)
         if passed > 0:
@@ -124,10 +125,7 @@ class CounterMeter:
                 )
             if reader.skip(_READ_GAP_S):
                 self._feed()
-            self._pass(_READ_GAP_S)
-
-    def _pass(self, seconds: float) -> None:
-        pass_time(self._device, seconds, self._feed)
+            pass_time(self._device, _READ_GAP_S, self._feed)
 
 
 class _GaugeMeter:

@@ -80,11 +80,7 @@ def tasks_by_name(workload: WorkloadKey | str, kernels: Sequence[Kernel]) -> Wor
 
 
 def find_tasks(
-    name: str,
-    device: str,
-    shape: Shape | None = None,
-    granularity: Granularity = "kernel",
-    state: EnergyState = "ssp",
+    name: str, device: str, shape: Shape | None = None, granularity: Granularity = "kernel", state: EnergyState = "ssp"
 ) -> WorkloadTasks:
     """What a name means on a device.
 

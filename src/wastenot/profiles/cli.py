@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     DeviceOption,
     FiguresOption,
@@ -33,71 +32,41 @@ if TYPE_CHECKING:
 def profile(
     kernel: Annotated[
         str,
-        typer.Argument(
-            metavar="KERNEL",
+        argument(
+            "gemm:8192, gemv:8192, all-reduce:512MB, all-gather:64KB, or WORKLOAD:KERNEL such as gpt3-xl:softmax.",
+            "KERNEL",
             autocompletion=completing.kernels,
-            help="gemm:8192, gemv:8192, all-reduce:512MB, all-gather:64KB, or WORKLOAD:KERNEL such as gpt3-xl:softmax.",
         ),
     ],
     device: DeviceOption,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.parquet", help="Write the profile to this file.")
-    ] = None,
+    out: Annotated[Path | None, option("Write the profile to this file.", "FILE.parquet")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
     after: Annotated[
         list[str] | None,
-        typer.Option(
-            "--after",
-            metavar="K",
+        option(
+            "Run this before KERNEL, such as gemv:4096x40, then KERNEL once; may be repeated.",
+            "K",
             autocompletion=completing.kernels,
-            help="Run this before KERNEL, such as gemv:4096x40, then KERNEL once; may be repeated.",
         ),
     ] = None,
     alternate: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--alternate",
-            metavar="K",
-            autocompletion=completing.kernels,
-            help="Alternate this and KERNEL until power is steady.",
-        ),
+        list[str] | None, option("Alternate this and KERNEL until power is steady.", "K", autocompletion=completing.kernels)
     ] = None,
-    runs: Annotated[
-        int | None,
-        typer.Option("--runs", metavar="N", help="Number of runs; default: chosen by the kernel's execution time."),
-    ] = None,
+    runs: Annotated[int | None, option("Number of runs; default: chosen by the kernel's execution time.", "N")] = None,
     margin: Annotated[
         float | None,
-        typer.Option(
-            "--margin",
-            metavar="X",
-            parser=quantities.relative,
-            help="Margin of the execution-time bin, such as 5%; default: chosen like --runs.",
+        option(
+            "Margin of the execution-time bin, such as 5%; default: chosen like --runs.", "X", parser=quantities.relative
         ),
     ] = None,
-    outliers: Annotated[
-        int,
-        typer.Option(
-            "--outliers", metavar="N", help="Profile the Nth bin of outliers instead of the most common execution time."
-        ),
-    ] = 0,
+    outliers: Annotated[int, option("Profile the Nth bin of outliers instead of the most common execution time.", "N")] = 0,
     executions: Annotated[
-        int | None,
-        typer.Option(
-            "--executions", metavar="N", help="Executions per run; default: as many as needed to reach steady power."
-        ),
+        int | None, option("Executions per run; default: as many as needed to reach steady power.", "N")
     ] = None,
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="TIME", help="Device time after which collection stops, such as 90s or 3m.")
-    ] = "4m",
+    budget: Annotated[str, option("Device time after which collection stops, such as 90s or 3m.", "TIME")] = "4m",
     sensors: Annotated[
-        Path | None,
-        typer.Option(
-            "--sensors",
-            metavar="FILE.json",
-            help="Sensor properties of the device, written by wastenot device sensor --out.",
-        ),
+        Path | None, option("Sensor properties of the device, written by wastenot device sensor --out.", "FILE.json")
     ] = None,
     *,
     shape_options: ShapeOptions,
@@ -109,9 +78,9 @@ def profile(
     Works even if the sensor is slower than the kernel. SSE is the first execution at steady execution time, SSP the first
     at steady power. Nothing is changed on a real GPU.
     """
+    from wastenot.profiles.options import ProfileOptions
     from wastenot.profiles.profile import profile as make_profile
     from wastenot.profiles.profile_file import profile_document, write_profile
-    from wastenot.profiles.session import ProfileOptions
     from wastenot.terminal.output import console, print_json, say
     from wastenot.terminal.progress import shown_progress
 
@@ -164,13 +133,11 @@ def _check_outputs(out: Path | None, page: Path | None, figures: Path | None) ->
 
 
 def profiles(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="PROFILE.parquet...", help="Written by wastenot profile run --out.")
-    ],
+    files: Annotated[list[Path], argument("Written by wastenot profile run --out.", "PROFILE.parquet...")],
     page: PageOption = None,
     figures: FiguresOption = None,
     relative: Annotated[
-        bool, typer.Option("--relative", help="Show power relative to the largest, as FinGraV draws it, instead of watts.")
+        bool, option("Show power relative to the largest, as FinGraV draws it, instead of watts.", flag="--relative")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

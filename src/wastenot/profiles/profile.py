@@ -21,9 +21,10 @@ from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
 from wastenot.meters.mean_power import CounterMeter
 from wastenot.profiles.assemble import assemble
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.result import CounterCheck, Profile
 from wastenot.profiles.runs import on_host_clock, unit_times
-from wastenot.profiles.session import ProfileOptions, Session
+from wastenot.profiles.session import Session
 from wastenot.profiles.subjects import Subject, Subjects
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.shape import Shape

@@ -103,14 +103,10 @@ def _timed(run: BurstRun, instrument: Instrument, fit: ClockFit | None) -> Timed
     for name, log in run.readings.items():
         moment_s = host(log.moment_s, instrument.readings_by)
         if fit is None and len(moment_s):
-            moment_s = moment_s - moment_s[_first_busy(log)] + zero_s
+            first_busy = np.argmax(log.power_w > 0.5 * (log.power_w.min() + log.power_w.max()))  # that looks like work
+            moment_s = moment_s - moment_s[first_busy] + zero_s
         readings[name] = Readings(moment_s - zero_s, log.power_w)
     return TimedRun(run.kernel, begin_s - zero_s, end_s - zero_s, zero_s, readings, run.late_s, run.counted_mhz)
-
-
-def _first_busy(readings: Readings) -> int:
-    """Index of the first reading that looks like work."""
-    return int(np.argmax(readings.power_w > 0.5 * (readings.power_w.min() + readings.power_w.max())))
 
 
 def _with_regular_readings(runs: list[TimedRun], instrument: Instrument) -> list[TimedRun]:
@@ -169,11 +165,7 @@ def unit_times(runs: Sequence[TimedRun], kernel: int, per_unit: int, units: int)
 def unit_clocks(runs: Sequence[TimedRun], kernel: int, per_unit: int, units: int) -> FloatArray:
     """Mean SM clock over the units of runs in MHz, shape (runs, units); NaN where it is unknown or a run has fewer units.
 
-    Args:
-        runs: some of which may have fewer units.
-        kernel: index of the profiled kernel among those of a run.
-        per_unit: executions in a unit.
-        units: of each run.
+    Arguments are those of :func:`unit_times`.
     """
     clocks_mhz = np.full((len(runs), units), np.nan)
     for index, run in enumerate(runs):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.core.errors import DeviceError
 from wastenot.core.progress import Progress
 from wastenot.devices.clock_fit import ClockFit, fit_clocks
 from wastenot.devices.instrument import Burst, BurstRun, Channel, Instrument, PreparedBurst
 from wastenot.profiles.assemble import MIN_GOLDEN_RUNS, RESOLVED, Collection, UnitRange, shape_error
 from wastenot.profiles.design import window_middle_s
 from wastenot.profiles.guidance import executions_in_unit, guidance_for
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.response import Response, fit_response, late_among, response_notes
 from wastenot.profiles.result import INTERRUPTED
 from wastenot.profiles.runs import (
@@ -43,7 +44,6 @@ from wastenot.profiles.steady_state import (
 from wastenot.profiles.surface import Surface, fit_surface
 from wastenot.workloads.kernel import KernelSpec
 
-_MIN_RUNS, _MAX_OUTLIERS = 10, 20  # that may be asked for
 _TIMING_EXECUTIONS, _TIMING_RUNS = 8, 4  # of the first look at execution times
 _UNITS_IN_SPAN = 25  # units in the time a reading stands for, that a sensor can just about tell apart
 _PROBE_RUNS = 50  # between looks at whether power is steady
@@ -58,47 +58,6 @@ _SHORT_RUN_BUDGET = 0.4  # fraction of it for the first runs from rest where a s
 _LONG_RUN_S, _LONG_RUN_PERIODS = 0.6, 30.0  # the first long runs last at least these
 _RESPONSE_RUNS = 20  # from which a sensor's response can be fitted
 _GOOD_ENOUGH = 0.3  # fraction of the error at which a shape is shown, at which no more is measured
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileOptions:
-    """How to profile.
-
-    Attributes:
-        runs: instead of the number that the kernel's time calls for.
-        margin: width of the bin of execution times as a fraction of the time, instead of the one the time calls for.
-        outliers: 0 for the runs that are most alike, 1 for the next bin of execution times, and so on.
-        executions: (or groups of them) in a run, instead of the search for steady power.
-        budget_s: device time after which no more is collected.
-        longest_run_s: at which the search for steady power gives up.
-        rest_s: shortest rest before a run.
-        check: compare with the energy counter in the end.
-        seed: of rests between runs.
-    """
-
-    runs: int | None = None
-    margin: float | None = None
-    outliers: int = 0
-    executions: int | None = None
-    budget_s: float = 240.0
-    longest_run_s: float = 4.0
-    rest_s: float = 0.01
-    check: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.runs is not None and self.runs < _MIN_RUNS:
-            raise BadInputError(f"`runs` {self.runs}: must be at least {_MIN_RUNS}")
-        if self.margin is not None and not 0.0 < self.margin < 1.0:
-            raise BadInputError(f"`margin` {self.margin:g}: must be a fraction above 0 and below 1, such as 0.05")
-        if not 0 <= self.outliers <= _MAX_OUTLIERS:
-            raise BadInputError(f"`outliers` {self.outliers}: must be from 0, the fullest bin, to {_MAX_OUTLIERS}")
-        if self.executions is not None and self.executions < 1:
-            raise BadInputError(f"`executions` {self.executions}: must be at least 1")
-        if not (math.isfinite(self.budget_s) and self.budget_s > 0.0):
-            raise BadInputError(f"`budget_s` {self.budget_s:g}: must be a number of seconds above 0")
-        if self.seed < 0:
-            raise BadInputError(f"`seed` {self.seed}: must be at least 0")
 
 
 class Session:

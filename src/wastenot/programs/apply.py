@@ -14,9 +14,9 @@
 
 Once it has begun, no fault of ours ends the program: it is reported once, the clocks are given back, and the program
 continues. Where ``wastenot apply`` has started the program, its session controls the clocks, and this one only reports to
-it; where that session is gone, the program runs without the plan. Of
-several ranks on a machine (torchrun) the first controls the clocks of all, and the others report to it; each rank of a
-pipeline, whose clocks are its own, controls those of its GPU.
+it; where that session is gone, the program runs without the plan. Of several ranks on a machine (torchrun) the first
+controls the clocks of all, and the others report to it; each rank of a pipeline, whose clocks are its own, controls those
+of its GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ from wastenot.control.harmless import Harmless
 from wastenot.control.rank import Rank
 from wastenot.control.wire import PIPELINE, VARIABLE, Line
 from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError
+from wastenot.core.processes import number_in_environment
 from wastenot.programs.instrumented import rank_of_this_process
 
 if TYPE_CHECKING:
@@ -61,12 +62,7 @@ class Applied:
     """
 
     def __init__(
-        self,
-        rank: Rank,
-        path: str,
-        session: Session | None,
-        pipeline_rank: int | None = None,
-        gpus: tuple[Device, ...] = (),
+        self, rank: Rank, path: str, session: Session | None, pipeline_rank: int | None = None, gpus: tuple[Device, ...] = ()
     ) -> None:
         self._rank, self._path, self._session = rank, path, session
         self.pipeline_rank, self.gpus = pipeline_rank, gpus
@@ -81,7 +77,7 @@ class Applied:
         """Mark the beginning of an iteration by hand; hooks that were found by themselves mark none from then on."""
         self._harmless.call(self._rank.mark, "iteration")
 
-    def phase(self, name: str) -> _Phase:
+    def phase(self, name: str) -> AbstractContextManager[None]:
         """Mark the beginning of a pass by hand, such as ``backward``; it ends where the next one begins.
 
         May also be written ``with applied.phase("backward"):``.
@@ -90,9 +86,9 @@ class Applied:
             name: as in the plan's schedule.
         """
         self._harmless.call(self._rank.mark, name)
-        return _Phase()
+        return nullcontext()
 
-    def instruction(self, name: str, micro_batch: int, *, stage: int | None = None) -> _Phase:
+    def instruction(self, name: str, micro_batch: int, *, stage: int | None = None) -> AbstractContextManager[None]:
         """Mark that this rank of a pipeline begins an instruction; it ends where the next one begins, or waits.
 
         Call it when the instruction's kernels are about to be launched, after what it waits for was received. May also be
@@ -105,7 +101,7 @@ class Applied:
             stage: of the model; needed only where the rank holds several (interleaved schedules).
         """
         self._harmless.call(self._instruct, f"{name}:{micro_batch}" + ("" if stage is None else f":{stage}"))
-        return _Phase()
+        return nullcontext()
 
     def watch_pipelining(self) -> None:
         """Mark what the stages of ``torch.distributed.pipelining`` run, whatever the schedule, until the context is left."""
@@ -210,16 +206,6 @@ def without_plan(error: Exception) -> Applied:
     applied = Applied(rank, "", None)
     applied.summary = applied._last_summary("failed")
     return applied
-
-
-class _Phase:
-    """Lets a phase be written as a context, which does nothing more."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class apply:  # noqa: N801 - reads as a verb, and is one
@@ -333,10 +319,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         from wastenot.pipelines.run.application import prepare_pipeline
 
         application: PipelineApplication = prepare_pipeline(
-            self._plan,
-            self._device_of_rank(),
-            dry_run=self._dry_run,
-            seed=self._seed + seat,
+            self._plan, self._device_of_rank(), dry_run=self._dry_run, seed=self._seed + seat
         )
         for note in application.notes:
             print(f"wastenot: {note}", file=sys.stderr)
@@ -350,7 +333,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
             return self._begin_rank(seat)
         from wastenot.control.places import runtime_folder
 
-        local_rank, ranks = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 1)
+        local_rank, ranks = number_in_environment("LOCAL_RANK", 0), number_in_environment("LOCAL_WORLD_SIZE", 1)
         shared = f"apply-{_job()}"
         if local_rank > 0:
             return str(_wait_for(runtime_folder() / f"{shared}.sock"))
@@ -365,10 +348,10 @@ class apply:  # noqa: N801 - reads as a verb, and is one
 
     def _device_of_rank(self) -> tuple[str, ...] | None:
         """The GPU of this process alone; ``None`` for that of the plan."""
-        torch, local_rank = sys.modules.get("torch"), _number("LOCAL_RANK", 0)
+        torch, local_rank = sys.modules.get("torch"), number_in_environment("LOCAL_RANK", 0)
         if self._device is None and torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
             return self._devices(1)
-        ranks = _number("LOCAL_WORLD_SIZE", 1)
+        ranks = number_in_environment("LOCAL_WORLD_SIZE", 1)
         names = self._devices(ranks) if self._device is not None else None
         if names is None or len(names) == 1:
             return names
@@ -396,11 +379,6 @@ class apply:  # noqa: N801 - reads as a verb, and is one
             name = current_gpu(torch)
             return None if name is None else (name,)
         return None
-
-
-def _number(variable: str, otherwise: int) -> int:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdecimal() else otherwise
 
 
 def _job() -> str:

@@ -220,10 +220,7 @@ def tune(
             watching=lambda tuner: nullcontext(look),
         )
     tuner = wanted.tuner(gpus, shlex.join(what), max_slowdown=max_slowdown, seed=seed, rehearsal=simulated)
-    with (
-        tuning_session(tuner) as session,
-        running_program(what, to_stderr=False, environment=socket_of(session)) as child,
-    ):
+    with tuning_session(tuner) as session, running_program(what, to_stderr=False, environment=socket_of(session)) as child:
         child.wait()
         code = exit_code(child)
         summary = session.end("job ended", code)
@@ -234,11 +231,7 @@ def tune(
 
 
 def _check_program(what: Sequence[str], useless: Sequence[str]) -> None:
-    """Refuse a program that is none, and arguments that have no effect on one.
-
-    Raises:
-        BadInputError: there are such.
-    """
+    """Refuse a program that is none, and arguments that have no effect on one, by a BadInputError."""
     if not what:
         raise BadInputError("`what`: names no program; give it and its arguments as a list, such as ['python', 'train.py']")
     if useless:
@@ -289,11 +282,7 @@ def tunable_gpus(
 
 
 def check_simulated(simulated: bool) -> None:
-    """Refuse a workload on real GPUs.
-
-    Raises:
-        BadInputError: they are real.
-    """
+    """Refuse a workload on real GPUs, by a BadInputError."""
     if not simulated:
         raise BadInputError(
             "`what`: a real GPU runs a program: give it and its arguments as a list, such as ['python', 'train.py']"

@@ -16,7 +16,7 @@ since 3, natural clocks since 4, switching latency since 5, jobs since 6, server
 since 9 a workload says itself what it was captured on, and since 10 settings may have a workload power profile and a job
 says what learning may cost."""
 
-SUBJECTS: Final = ("wastenot.jobs.tables.brief", "wastenot.serving.tables.brief")
+SUBJECTS: Final = ("wastenot.jobs.tables.schema", "wastenot.serving.tables.brief")
 """Modules that add a subject's tables to ``metadata``, each a :class:`Subject`: by name, since a study knows no subject."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.

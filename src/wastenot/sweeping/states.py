@@ -145,8 +145,8 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
     """
     if not task.is_kernel:
         raise BadInputError(f"`granularity`: '{task.name}' has several kernels, SSE is that of one; use 'kernel'")
+    from wastenot.profiles.options import ProfileOptions
     from wastenot.profiles.profile import profile_kernel
-    from wastenot.profiles.session import ProfileOptions
 
     device.clocks.request(setting)
     device.time.sleep(_CLOCKS_ARRIVE_S)

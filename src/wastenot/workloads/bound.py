@@ -67,9 +67,7 @@ GPUS: dict[str, GpuPeaks] = {
         "NVIDIA RTX A4000 datasheet: 19.2 and 153.4 (sparse) TFLOP/s, 448 GB/s",
     ),
     "v100": GpuPeaks(
-        {"fp32": 15.7, "fp16": 125.0},
-        900.0,
-        "NVIDIA V100 datasheet (SXM2): 15.7 and 125 tensor TFLOP/s, 900 GB/s",
+        {"fp32": 15.7, "fp16": 125.0}, 900.0, "NVIDIA V100 datasheet (SXM2): 15.7 and 125 tensor TFLOP/s, 900 GB/s"
     ),
     # The datasheet's tensor numbers are with sparsity, twice these.
     "h200": GpuPeaks(

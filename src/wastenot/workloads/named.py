@@ -32,11 +32,7 @@ def kernels_of(model: Model, shape: Shape) -> tuple[KernelSpec, ...]:
 
 
 def unknown_workload(name: str) -> BadInputError:
-    """The error about a workload that does not exist.
-
-    Args:
-        name: as it was typed: an operation, a kernel of a model, a file, or the name of a model misspelt.
-    """
+    """The error about a workload that does not exist, by its name as it was typed."""
     head, _, tail = name.partition(":")
     if name.endswith((".json", ".db")):
         return BadInputError(f"workload '{name}': there is no such file; check the name")

@@ -34,11 +34,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Operations at one data type.
-
-    Attributes:
-        element_bytes: of activations and weights.
-    """
+    """Operations at one data type, of activations and weights."""
 
     element_bytes: int
 

@@ -93,11 +93,7 @@ def check_partition(partition: Sequence[int], stages: int, layers: int) -> tuple
 
 
 def check_stages(stages: int, layers: int) -> None:
-    """Refuse a number of stages that a model cannot be cut into.
-
-    Raises:
-        BadInputError: it is not positive, or above the layers.
-    """
+    """Refuse, by a BadInputError, a number of stages that is not positive, or above the layers."""
     if not 1 <= stages <= layers:
         raise BadInputError(f"`stages` {stages}: must be from 1 to {layers}, since the model has {counted(layers, 'layer')}")
 
@@ -174,7 +170,8 @@ def _parts_of(kernels: Sequence[Placed]) -> _Parts:
         return tuple(index for index, each in enumerate(kernels) if each.pass_name == pass_name and each.block == block)
 
     loss = those("loss", None)
-    gradients = tuple(each for each in loss if _is_gradient(kernels[each].name))
+    words = ("dinput", "dweight", "dbias", "backward")
+    gradients = tuple(each for each in loss if any(word in kernels[each].name for word in words))
     return _Parts(
         those("embedding", None),
         those("forward", "layer"),
@@ -185,10 +182,6 @@ def _parts_of(kernels: Sequence[Placed]) -> _Parts:
         those("optimizer", "layer_update"),
         those("optimizer", None),
     )
-
-
-def _is_gradient(name: str) -> bool:
-    return any(word in name for word in ("dinput", "dweight", "dbias", "backward"))
 
 
 def _of_weights(name: str) -> bool:

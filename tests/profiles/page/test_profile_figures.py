@@ -11,12 +11,12 @@ import pytest
 from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL
 from wastenot.pages.formatting import percent, quantity
+from wastenot.profiles.options import ProfileOptions
 from wastenot.profiles.page import page as page_module
 from wastenot.profiles.page.description import profiles_table, state_table, steady
 from wastenot.profiles.page.page import draw_profiles, next_step, profile_page, story_of
 from wastenot.profiles.profile import profile
 from wastenot.profiles.result import CounterCheck
-from wastenot.profiles.session import ProfileOptions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}

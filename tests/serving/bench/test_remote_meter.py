@@ -111,8 +111,7 @@ def test_what_cannot_be_a_meter_is_refused_in_one_line():
 
 
 def test_a_measurement_of_wastenot_is_a_meter_for_other_machines():
-    from wastenot.control.metrics import serve_registry
-    from wastenot.control.window_metrics import window_registry
+    from wastenot.control.metrics import serve_registry, window_registry
 
     with wn.measure("sim:h200") as window:
         time.sleep(0.3)

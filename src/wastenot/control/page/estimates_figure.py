@@ -92,13 +92,7 @@ def _rows(known: Sequence[Moment], name: str, axis: Axis) -> list[dict[str, floa
 
 
 def _panel(
-    rows: Sequence[dict[str, float]],
-    name: str,
-    color: str,
-    levels: Sequence[tuple[str, float]],
-    axis: Axis,
-    *,
-    title: bool,
+    rows: Sequence[dict[str, float]], name: str, color: str, levels: Sequence[tuple[str, float]], axis: Axis, *, title: bool
 ) -> Any:
     alt = load("altair")
     marked = [row["value"] for row in rows] + [100 * level for _, level in levels]

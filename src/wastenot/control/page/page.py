@@ -41,11 +41,7 @@ def applied_figures(summary: Summary) -> tuple[Figure, ...]:
 
 
 def applied_page(summary: Summary) -> Page:
-    """The page of a run.
-
-    Raises:
-        MissingExtraError: the ``report`` extra is not installed.
-    """
+    """The page of a run; errors are those of :func:`applied_figures`."""
     status = summary.status
     tone, effect, verdict, panels = story_of(summary)
     first = next(iter(status.gpus), None)

@@ -15,13 +15,7 @@ from wastenot.pages.optional_imports import load
 
 _HEIGHT = 200
 _GAP = 70  # between the column of core clocks and that of power limits, with its axis
-_COLORS = {
-    HELD: "#15803d",
-    GIVEN_UP: "#b7791f",
-    "not decided": "#2f6fde",
-    "saves less": "#8592a3",
-    "too slow": "#d6483b",
-}
+_COLORS = {HELD: "#15803d", GIVEN_UP: "#b7791f", "not decided": "#2f6fde", "saves less": "#8592a3", "too slow": "#d6483b"}
 
 
 def search_figure(summary: Summary) -> Figure:
@@ -74,11 +68,7 @@ def _panel(
         row: dict[str, object] = dict(zip(("change", "low", "high"), ends, strict=True))
         rows.append(
             row
-            | {
-                "at": value,
-                "outcome": outcome_words(trial, kept=kept),
-                "setting": trial_words(trial),
-            }
+            | {"at": value, "outcome": outcome_words(trial, kept=kept), "setting": trial_words(trial)}
             | {"shown": f"{change(estimate.value)} ({changes((estimate.low, estimate.high))})"}
         )
     x = alt.X("at:Q", title=None if first else title, scale=alt.Scale(zero=False, nice=True, padding=14),

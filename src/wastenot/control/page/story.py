@@ -145,7 +145,8 @@ def _kept(status: Status, time: Estimate | None) -> tuple[Tone, str]:
         return "undecided", f"none of the plan's clocks stayed within the slowdown limit of {bound}, {_WHOSE[status.origin]}"
     if time is None:
         return "undecided", f"whether the slowdown stays within {bound} is unknown"
-    where = f"{_since_the_last_step(status)}{_WHOSE[status.origin]}{', by proxy' if status.proxy is not None else ''}"
+    since = "since the last step along the frontier, " if any(each.kind == "stepped" for each in status.events) else ""
+    where = f"{since}{_WHOSE[status.origin]}{', by proxy' if status.proxy is not None else ''}"
     if time.high <= status.max_slowdown:
         return "kept", f"{_no_slower(status)}, with 95{SPACE}% confidence, {where}"
     if time.low > status.max_slowdown:
@@ -174,10 +175,6 @@ def proxy_text(proxy: Proxy) -> str:
         f"by proxy: the program reports no iterations, and units{unit} of memory traffic stand for them; all figures may be "
         f"off by {percent(math.expm1(proxy.error), 1)}, {known}"
     )
-
-
-def _since_the_last_step(status: Status) -> str:
-    return "since the last step along the frontier, " if any(each.kind == "stepped" for each in status.events) else ""
 
 
 def _saved(status: Status) -> Panel:

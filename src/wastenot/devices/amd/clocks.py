@@ -15,7 +15,7 @@ _NAMES: Mapping[Kind, str] = {"core": "sclk", "memory": "mclk"}
 
 
 class AmdSetter:
-    """Sets one GPU's clocks.
+    """Sets one GPU's clocks; errors are those of :class:`~wastenot.devices.common.gpu_driver.ClockSetter`.
 
     Undoing a clock means performance level AUTO, which undoes **all** clocks; what else this process has set is set again.
 
@@ -74,12 +74,7 @@ class AmdSetter:
         return kind == "memory" and value == max(self.supported_clocks())
 
     def apply(self, kind: Kind, value: float) -> None:
-        """Set one part of a setting. A core clock is a ceiling, and so is a memory clock: the driver snaps it down.
-
-        Raises:
-            NoPermissionError, NotSupportedError: nothing was changed.
-            DriverError: it failed.
-        """
+        """Set one part. A core clock is a ceiling, and so is a memory clock: the driver snaps it down."""
         if kind == "power":
             try:
                 self._cap(value)
@@ -90,11 +85,7 @@ class AmdSetter:
         self._limits[kind] = (0.0, value)
 
     def restore(self, restore: Restore, kinds: set[Kind]) -> None:
-        """Restore parts of a setting to what a journal says, trying all before raising.
-
-        Raises:
-            NotSupportedError, DriverError: something could not be restored; the first failure.
-        """
+        """Restore parts of a setting to what a journal says, trying all before raising."""
         failed: DriverError | None = None
         if kinds & {"core", "memory"}:
             named: Mapping[Kind, tuple[float, float] | None] = {"core": restore.core_mhz, "memory": restore.memory_mhz}

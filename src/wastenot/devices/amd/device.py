@@ -19,12 +19,7 @@ _POWER = Channel(TOTAL, 1e-3, 1e-3, 0.0, source="assumed: nothing is published o
 
 
 def amd_gpu(smi: Smi, name: str, **parts: Any) -> TorchGpu:
-    """A GPU by name.
-
-    Args:
-        smi: access to AMD SMI.
-        name: the user's name for it.
-        parts: of :class:`wastenot.devices.torch.gpu.TorchGpu` in place of the defaults.
+    """A GPU by name, with some parts of :class:`wastenot.devices.torch.gpu.TorchGpu` in place of the defaults.
 
     Raises:
         BadInputError: there is no such GPU, or another die of its package reports its power.

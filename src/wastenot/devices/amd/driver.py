@@ -74,28 +74,14 @@ def examine(index: int, torch_indices: Mapping[str, int]) -> Examined:
 
 
 def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any) -> TorchGpu:
-    """Open a GPU by name.
-
-    Args:
-        name: ``amd:INDEX``, in HIP's order, or ``amd:ID``.
-        allow_clock_control: allow clocks to be changed.
-        restore: ranges of locked clocks to restore.
-        parts: time source and launchers that replace the defaults, see :class:`wastenot.devices.torch.gpu.TorchGpu`.
-
-    Raises:
-        BadInputError: there is no such GPU, or another die of its package reports its power.
-    """
+    """Open a GPU by name, ``amd:INDEX`` in HIP's order or ``amd:ID``; see :func:`wastenot.devices.open.open_gpu`."""
     from wastenot.devices.amd.device import amd_gpu
 
     return amd_gpu(Smi(allow_changes=allow_clock_control), name, restore=restore, **parts)
 
 
 def clock_setter(unique_id: str, *, allow_changes: bool) -> AmdSetter:
-    """What sets the clocks of a GPU.
-
-    Raises:
-        NoSuchGpuError: there is no such GPU.
-    """
+    """What sets the clocks of a GPU."""
     smi = Smi(allow_changes=allow_changes)
     for handle in smi.handles():
         if smi.unique_id(handle) == unique_id:

@@ -25,12 +25,7 @@ _UNKNOWN = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF  # what it writes, by the widt
 
 
 class Smi(DriverLibrary):
-    """AMD SMI.
-
-    Functions are called by their names in ``amdsmi``: ``smi.call("amdsmi_get_power_info", handle)``.
-
-    Args:
-        allow_changes: allow functions that change a GPU. ``WASTENOT_READ_ONLY=1`` in the environment still forbids them.
+    """AMD SMI, by the names of functions in ``amdsmi``: ``smi.call("amdsmi_get_power_info", handle)``.
 
     Raises:
         MissingExtraError: the Python binding of AMD SMI, or AMD SMI itself, is not installed.

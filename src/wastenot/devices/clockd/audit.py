@@ -81,11 +81,7 @@ class Audit:
 
 
 def check_audit(where: str) -> None:
-    """Check that records may be written somewhere; a file is made where there is none.
-
-    Raises:
-        BadInputError: others than root could write the file, or it is none.
-    """
+    """Check that records may be written somewhere, as :class:`Audit` does; a file is made where there is none."""
     if where == JOURNALD:
         return
     try:

@@ -10,7 +10,7 @@ All of it happens in the GPU's thread, since each method may call the driver; ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -18,20 +18,20 @@ from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.clockd.bounded import check, widest, within_bounds
 from wastenot.devices.clockd.budget import Frontier, Seen
 from wastenot.devices.clockd.log_lines import Log, Repeats
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.clockd.recoveries import Recoveries
 from wastenot.devices.clockd.refused import RefusedError
+from wastenot.devices.clockd.turns import Turns
 from wastenot.devices.clockd.worker import Worker
 from wastenot.devices.common.clocks import Auto, LeasedClocks
-from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, Kind
+from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError
 from wastenot.devices.common.journal import Holder
 
 _RETRY_S = 1.0  # between attempts to restore a GPU
 _REFUSED_S = 60.0  # for which a GPU that could not be limited counts as one that cannot be
-_PAUSE_S = 10.0  # for which a user who has had the GPU as long as allowed does not get it again; a shorter one is none
-_WAITS_S = 10.0  # after which a user who was refused a GPU and has not asked again is not waiting for it any more
 _UNTOUCHED = Auto(kept=frozenset(KINDS) - {"power"})  # nobody has a lease, and only a share of a budget is set
 _NAMED = 100  # different settings of a lease that are logged
 
@@ -118,9 +118,7 @@ class GpuLeases:
         self._refused_s = -inf  # when it could not be limited last
         self._setter, self._policy, self._now_s, self._log, self._repeats = setter, policy, now_s, log, Repeats(now_s)
         self._lost: dict[object, str] = {}  # why, until the client has been told
-        self._used_s: dict[int, tuple[float, float]] = {}  # since when, and until when, users have had it
-        self._waiting: dict[int, float] = {}  # users in the order of their first request, and their last
-        self._barred_s: dict[int, float] = {}  # users who have had it for as long as they may
+        self._turns = Turns(now_s)
 
     def __str__(self) -> str:
         return f"GPU {self.gpu.index} ({self.gpu.uuid})"
@@ -155,37 +153,34 @@ class GpuLeases:
         """
         uuid, lease, bounds = self.gpu.uuid, self.lease, self._bounds(peer)
         if lease is not None and lease.owner is not owner:
-            self._queue(peer.user)
+            self._turns.wait(peer.user)
             raise RefusedError(
                 "leased", f"{uuid}: {_holder(lease.peer)} controls the clocks of this GPU; wait for it, or stop it"
             )
-        now_s = self._now_s()
-        if lease is None and self._since_s(peer.user) + bounds.longest_lease_s <= now_s:
-            self._bar(peer.user)  # it would be over at once
-        until_s = self._barred_s.get(peer.user, now_s)
-        if until_s > now_s:
+        if lease is None and self._turns.since_s(peer.user) + bounds.longest_lease_s <= self._now_s():
+            self._turns.bar(peer.user)  # it would be over at once
+        if (barred_s := self._turns.barred_for_s(peer.user)) > 0.0:
             raise RefusedError(
-                "policy",
-                f"{uuid}: you have held its clocks for as long as the policy allows; try again in {until_s - now_s:.0f} s",
+                "policy", f"{uuid}: you have held its clocks for as long as the policy allows; try again in {barred_s:.0f} s"
             )
-        first = self._first()
+        first = self._turns.first()
         if lease is None and first not in (None, peer.user):
-            self._queue(peer.user)
+            self._turns.wait(peer.user)
             raise RefusedError("queued", f"{uuid}: user {first} has waited for this GPU for longer; try again")
         try:
             if lease is None:
                 if self.unrestored is not None:
                     self._restore_again(self.unrestored)
                 self.recoveries.recover()
-                auto = _widest(bounds, self._setter.supported_clocks())
+                auto = widest(bounds, self._setter.supported_clocks())
                 restore = self._policy.restore(self.gpu)
                 clocks = self._capped or LeasedClocks(self._setter, restore, _holder(peer), auto=auto)
                 clocks.restore_to(restore)
                 clocks.mean_by_auto(auto)
                 clocks.hold()
-                since_s = self._since_s(peer.user)
+                since_s = self._turns.since_s(peer.user)
                 lease = self.lease = Lease(owner, peer, clocks, since_s, since_s + bounds.longest_lease_s, bounds)
-                self._waiting.pop(peer.user, None)
+                self._turns.began(peer.user)
                 self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
             if claim:
                 lease.clocks.claim()
@@ -203,7 +198,7 @@ class GpuLeases:
         lease, uuid = self._owned(owner), self.gpu.uuid
         bounds = self._bounds(lease.peer)
         for name in ("core_mhz", "memory_mhz", "power_limit_w"):
-            _check(uuid, name, getattr(setting, name), getattr(bounds, name))
+            check(uuid, name, getattr(setting, name), getattr(bounds, name))
         if setting.profile is not None and setting.profile not in bounds.profiles:
             allowed = ", ".join(sorted(bounds.profiles)) or "none"
             raise RefusedError("policy", f"{uuid}: the policy of wastenotd allows these workload power profiles: {allowed}")
@@ -227,9 +222,7 @@ class GpuLeases:
         Raises:
             RefusedError: the GPU could not be restored yet.
         """
-        if self.lease is not None and self.lease.owner is owner:
-            self._end(self.lease, "asked")
-        self._lost.pop(owner, None)
+        self.hung_up(owner, "asked")
         if self.unrestored is not None:
             raise RefusedError("device", f"{self.gpu.uuid}: {self.unrestored}")
 
@@ -251,12 +244,11 @@ class GpuLeases:
         if lease is not None and lease.until_s <= now_s:
             why = "reached the time limit of the policy"
             self.take_back(lease.owner, f"it {why}", why)
-            self._bar(lease.peer.user)
+            self._turns.bar(lease.peer.user)
         if unrestored is not None and unrestored.again_s <= now_s:
             with suppress(Exception):
                 self._restore_again(unrestored)
-        self._barred_s = {user: at_s for user, at_s in self._barred_s.items() if at_s > now_s}
-        self._used_s = {user: used for user, used in self._used_s.items() if now_s - used[1] < _PAUSE_S}
+        self._turns.forget()
 
     def take_policy(self, policy: Policy) -> None:
         """Hold another policy from now on: a lease that it does not allow ends, and what was set comes within its bounds."""
@@ -291,8 +283,9 @@ class GpuLeases:
 
     def take_share(self, limit_w: float | None) -> None:
         """Keep the power limit at a share of a budget or below, with a lease and without; ``None``: no more."""
-        before = self._capped
-        clocks = before or self._clocks_to_cap()
+        before, now = self._capped, self.lease or self.unrestored
+        untouched = LeasedClocks(self._setter, self._policy.restore(self.gpu), auto=_UNTOUCHED)
+        clocks = before or (untouched if now is None else now.clocks)
         self._capped = None if limit_w is None else clocks
         try:
             clocks.cap(limit_w)
@@ -325,27 +318,6 @@ class GpuLeases:
             with suppress(Exception):
                 self._restore_again(self.unrestored)
 
-    def _since_s(self, user: int) -> float:
-        """Since when a user has the GPU if it acquires it now: one that is given back and taken again never was."""
-        now_s = self._now_s()
-        since_s, until_s = self._used_s.get(user, (now_s, now_s))
-        return since_s if now_s - until_s < _PAUSE_S and user not in self._barred_s else now_s
-
-    def _bar(self, user: int) -> None:
-        """Let a user who has had the GPU for as long as the policy allows wait before it gets it again."""
-        self._barred_s[user] = self._now_s() + _PAUSE_S
-        del self._used_s[user]
-
-    def _queue(self, user: int) -> None:
-        """Note that a user waits for the GPU, at the end of the queue unless it is in it."""
-        self._waiting[user] = self._now_s()
-
-    def _first(self) -> int | None:
-        """The user who waits for the GPU for longest; ``None`` where nobody does."""
-        now_s = self._now_s()
-        self._waiting = {user: at_s for user, at_s in self._waiting.items() if now_s - at_s < _WAITS_S}
-        return next(iter(self._waiting), None)
-
     def _bound(self, lease: Lease, bounds: Bounds) -> None:
         """Bring the lease within other bounds.
 
@@ -354,13 +326,13 @@ class GpuLeases:
         """
         if bounds == lease.bounds:
             return
-        auto = _widest(bounds, self._setter.supported_clocks())
+        auto = widest(bounds, self._setter.supported_clocks())
         lease.clocks.give_up(auto.kept)
         lease.clocks.mean_by_auto(auto)
         lease.bounds = bounds
         if lease.setting is None:
             return
-        within = _within(lease.setting, bounds, self._setter)
+        within = within_bounds(lease.setting, bounds, self._setter)
         if within != lease.setting:
             self._log("bounded", gpu=self.gpu.uuid, user=lease.peer.user, process=lease.peer.process, setting=within)
         if within == AUTO and not lease.claimed:  # a request of auto would end the lease
@@ -368,13 +340,6 @@ class GpuLeases:
         else:
             lease.clocks.request(within)
         lease.setting = within
-
-    def _clocks_to_cap(self) -> LeasedClocks:
-        if self.lease is not None:
-            return self.lease.clocks
-        if self.unrestored is not None:
-            return self.unrestored.clocks
-        return LeasedClocks(self._setter, self._policy.restore(self.gpu), auto=_UNTOUCHED)
 
     def _bounds(self, peer: Peer) -> Bounds:
         bounds = self._policy.bounds(peer, self.gpu)
@@ -406,7 +371,7 @@ class GpuLeases:
         if self._capped is not None:
             with suppress(DeviceError):  # a journal that says of too much that it is to be restored
                 lease.clocks.mean_by_auto(_UNTOUCHED)
-        self._used_s[lease.peer.user] = (lease.since_s, self._now_s())
+        self._turns.ended(lease.peer.user, lease.since_s)
         who = {"user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests}
         held_s = f"{self._now_s() - lease.since_s:.1f}"
         self._log("end of lease", gpu=self.gpu.uuid, why=why, held_s=held_s, restored=restored, **who)
@@ -431,57 +396,3 @@ class GpuLeases:
 
 def _holder(peer: Peer) -> Holder:
     return Holder(peer.process, peer.user, through_daemon=True)
-
-
-def _widest(bounds: Bounds, clocks: Mapping[float, tuple[float, ...]]) -> Auto:
-    """What auto means within bounds: the driver's own choice where they include the highest clock, else the highest of them.
-
-    What may not be set is left as it was found: an administrator's lock stays.
-    """
-    ceilings, kept = dict[Kind, float](), set[Kind]()
-    cores = {core for each in clocks.values() for core in each}
-    within: list[tuple[Kind, tuple[float, float] | None, set[float]]] = [
-        ("core", bounds.core_mhz, cores), ("memory", bounds.memory_mhz, {*clocks})
-    ]  # fmt: skip
-    for kind, allowed, have in within:
-        possible = {clock for clock in have if allowed is not None and allowed[0] <= clock <= allowed[1]}
-        if not possible:
-            kept.add(kind)
-        elif max(possible) < max(have):
-            ceilings[kind] = max(possible)
-    if bounds.power_limit_w is None:
-        kept.add("power")
-    if not bounds.profiles:
-        kept.add("profile")
-    return Auto(ceilings, frozenset(kept))
-
-
-def _within(setting: Setting, bounds: Bounds, setter: ClockSetter) -> Setting:
-    """The setting that the bounds allow and that is nearest; auto for what may not be set."""
-    clocks = setter.supported_clocks()
-    memory = _nearest(setting.memory_mhz, bounds.memory_mhz, [*clocks])
-    cores = clocks.get(max(clocks, default=0.0) if memory is None else memory, ())
-    core = _nearest(setting.core_mhz, bounds.core_mhz, cores)
-    limits, allowed, limit_w = setter.power_limit_range_w(), bounds.power_limit_w, setting.power_limit_w
-    within = Setting(core, memory, None, setting.profile if setting.profile in bounds.profiles else None)
-    if limit_w is None or limits is None or allowed is None:
-        return within
-    low, high = max(allowed[0], limits[0]), min(allowed[1], limits[1])
-    return replace(within, power_limit_w=min(max(limit_w, low), high) if low <= high else None)
-
-
-def _nearest(value: float | None, allowed: tuple[float, float] | None, have: Sequence[float]) -> float | None:
-    possible = [clock for clock in have if allowed is not None and allowed[0] <= clock <= allowed[1]]
-    return None if value is None or not possible else min(possible, key=lambda clock: abs(clock - value))
-
-
-def _check(uuid: str, name: str, value: float | None, bounds: tuple[float, float] | None) -> None:
-    if value is None:
-        return
-    what = {"core_mhz": "core clock", "memory_mhz": "memory clock", "power_limit_w": "power limit"}[name]
-    if bounds is None:
-        raise RefusedError("policy", f"{uuid}: the policy of wastenotd does not let you set its {what}")
-    low, high = bounds
-    if not low <= value <= high:
-        unit = "W" if name == "power_limit_w" else "MHz"
-        raise RefusedError("policy", f"{uuid}: the policy of wastenotd allows a {what} of {low:g} to {high:g} {unit}")

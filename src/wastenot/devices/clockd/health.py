@@ -30,11 +30,7 @@ def health(patience_s: float) -> tuple[bool, str]:
 
 
 def metrics_text(patience_s: float) -> tuple[bool, str]:
-    """Whether wastenotd told its metrics, and these in Prometheus' text format; else a comment that says why not.
-
-    Args:
-        patience_s: to wait for it.
-    """
+    """Whether wastenotd told its metrics in time, and these in Prometheus' text format; else a comment that says why not."""
     try:
         connection = Connection(patience_s)
         text = str(connection.ask("metrics").get("text", ""))

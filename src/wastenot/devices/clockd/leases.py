@@ -219,18 +219,15 @@ class Leases:
         self.policy = policy
         for served in self._served.values():
             if not any(job.name == "policy" for job in list(served.worker.jobs)[1:]):  # the first may have begun
-                served.worker.put(Job(partial(self._hold_policy, served), nobody, "policy"))
+                latest = partial(lambda served: served.take_policy(self.policy), served)
+                served.worker.put(Job(latest, nobody, "policy"))
 
     def has_taken_policy(self) -> bool:
         """Whether the policy holds for all GPUs, but for those that do not answer, for which it will when they do."""
         return not any(served.worker.has("policy") and not served.worker.hung for served in self._served.values())
 
     def end_all(self, longest_s: float) -> tuple[bool, list[str]]:
-        """End all leases: whether every GPU is restored, and the names of those that do not answer.
-
-        Args:
-            longest_s: to wait for all of them.
-        """
+        """End all leases within a time: whether every GPU is restored, and the names of those that do not answer."""
         until_s = self._now_s() + longest_s
         for served in self._served.values():
             served.worker.put(Job(served.end_all, nobody))
@@ -254,9 +251,6 @@ class Leases:
             raise RefusedError("busy", f"{served}: {_QUEUED} requests wait for it already; try again later")
         self._asked.setdefault(owner, set()).add(served)
         served.worker.put(Job(lambda: do(served), answer, owner=owner))
-
-    def _hold_policy(self, leases: GpuLeases) -> None:
-        leases.take_policy(self.policy)  # the latest
 
     def _take_back(self, served: GpuLeases, owner: object, told: str, why: str) -> None:
         lease = served.lease

@@ -84,11 +84,7 @@ class Lines(Generic[T]):
 
 
 class Repeats:
-    """What was said of what, so that the same is said once a minute only.
-
-    Args:
-        now_s: the clock.
-    """
+    """What was said of what, so that the same is said once a minute only."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s, self._said = now_s, dict[str, tuple[str, float]]()

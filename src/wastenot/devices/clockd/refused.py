@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 RefusalKind = Literal["busy", "device", "leased", "lost", "message", "policy", "queued", "refused", "version"]
-REFUSAL_KINDS: tuple[RefusalKind, ...] = get_args(RefusalKind)
 
 
 class RefusedError(Exception):

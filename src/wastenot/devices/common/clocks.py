@@ -205,11 +205,7 @@ class LeasedClocks(SharedClocks):
         return self._held
 
     def claim(self) -> None:
-        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
-
-        Raises:
-            DeviceError: another process holds it, or the driver failed.
-        """
+        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`."""
         self.hold()
         self._claimed = True
 

@@ -56,11 +56,7 @@ def control_here(rights: Rights | None = None) -> Control:
 
 
 def control_that_works(rights: Rights) -> Control:
-    """The way to set clocks here, after asking the daemon where it is the way.
-
-    Args:
-        rights: of this process.
-    """
+    """The way to set clocks here with some rights, after asking the daemon where it is the way."""
     control = control_here(rights)
     if control.way != "daemon":
         return control

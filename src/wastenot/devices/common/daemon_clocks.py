@@ -18,12 +18,7 @@ from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.common.daemon_connection import (
-    Connection,
-    LeaseLostError,
-    QueuedError,
-    Welcome,
-)
+from wastenot.devices.common.daemon_connection import Connection, LeaseLostError, QueuedError, Welcome
 from wastenot.devices.common.daemon_protocol import MOST_POINTS
 from wastenot.devices.common.gpu_driver import ClockSetter
 from wastenot.devices.common.journal import Holder
@@ -36,11 +31,7 @@ _BEATS = 4  # in the time after which the daemon misses them
 
 
 class DaemonClocks(SharedClocks):
-    """Clock control of one GPU.
-
-    Args:
-        readable: what tells which clocks it has; it sets nothing.
-    """
+    """Clock control of one GPU, which ``readable`` tells the clocks of; that sets nothing."""
 
     def __init__(self, readable: ClockSetter) -> None:
         super().__init__()
@@ -149,11 +140,7 @@ class DaemonClocks(SharedClocks):
         return self._session is not None and self._session.is_lost
 
     def claim(self) -> None:
-        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
-
-        Raises:
-            DeviceError: somebody else holds it, or the driver failed.
-        """
+        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`."""
         self._ask_for(self._acquired().connection, claim=True)
         self._claimed = True
 

@@ -114,9 +114,7 @@ class ClockSetter(Protocol):
     def apply(self, kind: Kind, value: float) -> None:
         """Set one part of a setting but the profile. A core clock is a ceiling: the card may run below it.
 
-        Raises:
-            NoPermissionError, NotSupportedError: nothing was changed.
-            DriverError: it failed, and may have changed something.
+        Errors are those of :meth:`request_profiles`.
         """
 
     def restore(self, restore: Restore, kinds: set[Kind]) -> None:

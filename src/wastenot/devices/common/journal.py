@@ -249,12 +249,10 @@ def disclaim(path: Path) -> None:
     process_lock.give_back(_lock_of(path))
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a journal that cannot be understood, once its GPU is reset, and give back its lease; its new path."""
-    aside = path.with_name(f"{_uuid_of(path)}.unreadable")
-    path.rename(aside)
+def set_aside(path: Path) -> None:
+    """Rename a journal that cannot be understood, once its GPU is reset, and give back its lease."""
+    path.rename(path.with_name(f"{_uuid_of(path)}.unreadable"))
     process_lock.give_back(_lock_of(path))
-    return aside
 
 
 def read(path: Path) -> Journal | None:

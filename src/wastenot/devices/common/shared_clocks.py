@@ -47,11 +47,7 @@ class SharedClocks(ABC):
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Hold the lease inside the context, at the default clocks too, so that no other process sets clocks meanwhile.
-
-        Raises:
-            DeviceError: another process holds it, or the driver failed.
-        """
+        """Hold the lease inside the context, as :meth:`claim` does, so that no other process sets clocks meanwhile."""
         if self._claimed or self._no_claim():
             yield
             return
@@ -77,11 +73,7 @@ class SharedClocks(ABC):
 
 
 def check_profile(unique_id: str, profile: str | None, available: tuple[str, ...]) -> None:
-    """Refuse a profile that is not available.
-
-    Raises:
-        ClocksRefusedError: it is not; the message lists those that are.
-    """
+    """Refuse a profile that is not available, by a ClocksRefusedError that lists those that are."""
     if profile is not None and profile not in available:
         have = f"it has {', '.join(available)}" if available else "none may be set here"
         raise ClocksRefusedError(f"{unique_id}: no workload power profile '{profile}'; {have}")

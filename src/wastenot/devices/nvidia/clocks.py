@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import byref
 from typing import Any
 
@@ -10,9 +10,9 @@ from wastenot.core.profiles import profile_name, profile_number
 from wastenot.devices.common.gpu_driver import DriverError, Kind, NotSupportedError, Profiles
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.devices.nvidia.profile_masks import members, set_members
 
 _BLACKWELL = 10  # NVML's number of the architecture
+_WORD = 32  # bits of a word of the masks of workload power profiles, whose places are the profiles' numbers
 _SET = {
     "core": "nvmlDeviceSetGpuLockedClocks",
     "memory": "nvmlDeviceSetMemoryLockedClocks",
@@ -21,7 +21,7 @@ _SET = {
 
 
 class NvidiaSetter:
-    """Sets one GPU's clocks.
+    """Sets one GPU's clocks; errors are those of :class:`~wastenot.devices.common.gpu_driver.ClockSetter`.
 
     Args:
         nvml: access to NVML.
@@ -80,12 +80,7 @@ class NvidiaSetter:
         return Profiles(available, requested, enforced)
 
     def request_profiles(self, names: Sequence[str]) -> None:
-        """Request these profiles in place of all that are requested now.
-
-        Raises:
-            NoPermissionError, NotSupportedError: nothing was changed.
-            DriverError: it failed.
-        """
+        """Request these profiles in place of all that are requested now."""
         library, now = self._nvml.library, self.profiles()
         if now is None:
             raise NotSupportedError("this GPU or its driver has no workload power profiles")
@@ -107,12 +102,7 @@ class NvidiaSetter:
         return (self._nvml.try_call("nvmlDeviceGetArchitecture", self._handle) or 0) >= _BLACKWELL
 
     def apply(self, kind: Kind, value: float) -> None:
-        """Set one part of a setting but the profile.
-
-        Raises:
-            NoPermissionError, NotSupportedError: nothing was changed.
-            DriverError: it failed.
-        """
+        """Set one part of a setting but the profile."""
         if kind == "memory" and not self._memory_locks:
             raise NotSupportedError("this GPU or its driver does not support setting its clock")
         arguments: tuple[int, ...]
@@ -128,11 +118,7 @@ class NvidiaSetter:
             raise
 
     def restore(self, restore: Restore, kinds: set[Kind]) -> None:
-        """Restore parts of a setting to what a journal says, trying all before raising.
-
-        Raises:
-            NotSupportedError, DriverError: something could not be restored; the first failure.
-        """
+        """Restore parts of a setting to what a journal says, trying all before raising."""
         failed: DriverError | None = None
         calls: list[tuple[str, tuple[int, ...]]] = []
         if "power" in kinds and restore.power_limit_w is not None:
@@ -154,3 +140,14 @@ class NvidiaSetter:
                 failed = failed or error
         if failed is not None:
             raise failed
+
+
+def members(mask: Any) -> list[int]:
+    """Numbers that a mask of workload power profiles holds, ascending."""
+    return [_WORD * place + bit for place, word in enumerate(mask.mask) for bit in range(_WORD) if word >> bit & 1]
+
+
+def set_members(mask: Any, numbers: Iterable[int]) -> None:
+    """Put numbers into a mask."""
+    for number in numbers:
+        mask.mask[number // _WORD] |= 1 << number % _WORD

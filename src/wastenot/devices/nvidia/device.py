@@ -21,12 +21,7 @@ _UNKNOWN = Channel(TOTAL, 0.1, 0.025, 0.01, source="assumed, as on Hopper")  # f
 
 
 def nvidia_gpu(nvml: Nvml, name: str, **parts: Any) -> TorchGpu:
-    """A GPU by name.
-
-    Args:
-        nvml: access to NVML.
-        name: the user's name for it.
-        parts: of :class:`wastenot.devices.torch.gpu.TorchGpu` in place of the defaults.
+    """A GPU by name, with some parts of :class:`wastenot.devices.torch.gpu.TorchGpu` in place of the defaults.
 
     Raises:
         BadInputError: there is no such GPU, or it is partitioned into MIG instances.
@@ -52,11 +47,7 @@ def _power_log(identity: Identity, sensors: NvidiaSensors, architecture: str | N
 
 
 def handle_of(nvml: Nvml, name: str) -> Any:
-    """NVML's handle of a GPU, by the GPU's name.
-
-    Raises:
-        BadInputError: there is no such GPU, or it is partitioned into MIG instances.
-    """
+    """NVML's handle of a GPU, by the GPU's name; errors are those of :func:`nvidia_gpu`."""
     which = name.partition(":")[2]
     by_index = which.isascii() and which.isdigit()
     try:

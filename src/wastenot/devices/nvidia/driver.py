@@ -87,17 +87,7 @@ def _holders(nvml: Nvml, handle: Any) -> dict[int, str | None]:
 
 
 def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any) -> TorchGpu:
-    """Open a GPU by name.
-
-    Args:
-        name: ``nvidia:INDEX``, in NVML's order, or ``nvidia:UUID``.
-        allow_clock_control: allow clocks to be changed.
-        restore: ranges of locked clocks to restore.
-        parts: time source and launchers that replace the defaults, see :class:`wastenot.devices.torch.gpu.TorchGpu`.
-
-    Raises:
-        BadInputError: there is no such GPU, or it is partitioned into MIG instances.
-    """
+    """Open a GPU by name, ``nvidia:INDEX`` or ``nvidia:UUID``; see :func:`wastenot.devices.open.open_gpu`."""
     from wastenot.devices.nvidia.device import nvidia_gpu
 
     return nvidia_gpu(Nvml(allow_changes=allow_clock_control), name, restore=restore, **parts)

@@ -23,12 +23,7 @@ _RESET = "an administrator must reset it, or reboot"
 
 
 class Nvml(DriverLibrary):
-    """NVML.
-
-    Functions are called by their names in ``pynvml``: ``nvml.call("nvmlDeviceGetName", handle)``.
-
-    Args:
-        allow_changes: allow functions that change a GPU. ``WASTENOT_READ_ONLY=1`` in the environment still forbids them.
+    """NVML, by the names of functions in ``pynvml``: ``nvml.call("nvmlDeviceGetName", handle)``.
 
     Raises:
         MissingExtraError: the Python binding of NVML, or NVML itself, is not installed.

@@ -33,11 +33,7 @@ class NvidiaTraffic:
         self._total_s = 0.0
 
     def seconds(self, now_s: float) -> float | None:
-        """Time that all traffic since the first call would have taken at full bandwidth; ``None`` where GPM has none.
-
-        Args:
-            now_s: the moment.
-        """
+        """Time that all traffic since the first call would have taken at full bandwidth; ``None`` where GPM has none."""
         if self._supported is None:
             found = self._nvml.try_call("nvmlGpmQueryDeviceSupport", self._handle)
             self._supported = found is not None and bool(found.isSupportedDevice)

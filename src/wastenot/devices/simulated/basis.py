@@ -28,11 +28,7 @@ def basis_of(device: str) -> str:
 
 
 def assumed_below_mhz(device: str) -> float | None:
-    """The core clock below which a simulated device is assumed, as its preset states; ``None`` for other devices.
-
-    Args:
-        device: its name, as for :func:`basis_of`.
-    """
+    """The core clock below which a simulated device is assumed, as its preset states; ``None`` for other devices."""
     clocks = _preset(device).get("clocks")
     limit = clocks.get("assumed_below_mhz") if isinstance(clocks, dict) else None
     return float(limit) if isinstance(limit, int | float) else None

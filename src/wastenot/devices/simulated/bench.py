@@ -135,7 +135,7 @@ class Bench:
         reach_s = max(log.reach_after_s for log in self.logs if log.name != MEMORY)
         self.engine.advance(max(end_s + reach_s - float(history.moment_s[-1]), 0.0))
         until_s = self.engine.now_s
-        history = history.from_moment(began_s)
+        history = PowerHistory(history.moment_s + began_s, history.energy_j)
         if self._before is not None:
             history = history.after(self._before, self.idle().as_array())
         readings = {log.name: self._readings(log, history, from_s, until_s) for log in self.logs}

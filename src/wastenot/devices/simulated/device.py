@@ -50,11 +50,7 @@ class SimulatedDevice:
         self._tracer: SimulatedTracer | None = None
 
     def instrument(self) -> SimulatedInstrument:
-        """The instrument that profiles power inside kernels.
-
-        Raises:
-            BadInputError: it has no power sensor, runs in wall time, or replays a recording.
-        """
+        """The instrument that profiles power inside kernels."""
         from wastenot.devices.simulated.instrument import SimulatedInstrument
 
         if self._instrument is None:
@@ -62,11 +58,7 @@ class SimulatedDevice:
         return self._instrument
 
     def timelines(self) -> SimulatedTimelines:
-        """What watches kernels at the clocks that the GPU goes through by itself.
-
-        Raises:
-            BadInputError: it has no power sensor, runs in wall time, or replays a recording.
-        """
+        """What watches kernels at the clocks that the GPU goes through by itself."""
         from wastenot.devices.simulated.timeline import SimulatedTimelines
 
         if self._timelines is None:
@@ -74,11 +66,7 @@ class SimulatedDevice:
         return self._timelines
 
     def tracer(self) -> SimulatedTracer:
-        """What shows when a switch takes effect.
-
-        Raises:
-            BadInputError: it replays a recording.
-        """
+        """What shows when a switch takes effect."""
         from wastenot.devices.simulated.model_physics import ModelPhysics
         from wastenot.devices.simulated.tracer import SimulatedTracer
 

@@ -19,7 +19,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.hardware import Noise, Switching, Thermal
-from wastenot.devices.simulated.physics import OperatingPoint, Physics
+from wastenot.devices.simulated.physics import Course, OperatingPoint, Physics
 from wastenot.devices.simulated.power_history import LAG_REACH, lag_of, mean_power_w
 
 _STEP_S = 0.5  # longest time over which temperature counts as constant
@@ -35,28 +35,6 @@ _REMEMBERED_S = 4.0  # how far back sensors may look
 _REMEMBERED = 4096  # moments, however short a time they span
 _LAUNCH_S = 0.02  # of a real run, over which clocks are counted
 _PARTS = tuple(each.name for each in fields(Setting))
-
-
-class Course(Protocol):
-    """A program that runs on the device, one thing after another, and knows by itself how fast it comes along."""
-
-    def run(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
-        """Run on at clocks that are in effect.
-
-        Args:
-            setting: in effect.
-            temperature_c: of the GPU.
-            seconds: at most.
-
-        Returns:
-            For how long it ran, which is less where something ended, and its mean operating point meanwhile.
-        """
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass in which no kernel comes along, as clocks change."""
-
-    def moved_bytes(self) -> float:
-        """Bytes that it has moved through the memory so far."""
 
 
 @dataclass(slots=True)
@@ -262,9 +240,8 @@ class Engine:
 
     def _end(self) -> _Running:
         self._moved_bytes = self.moved_bytes()
-        run = self._running
+        run, self._running = self._running, None
         assert run is not None
-        self._running = None
         self._update()
         return run
 
@@ -313,9 +290,8 @@ class Engine:
         self._pauses = any(change.pauses_s <= self.now_s for change in self._in_flight)
         if self._course is not None and not self._pauses:
             return  # it is asked as time passes
-        point, running = None, self._running
-        if running is not None:
-            point = self.physics.operating_point(running.task, self.setting, self.temperature_c)
+        running = self._running
+        point = None if running is None else self.physics.operating_point(running.task, self.setting, self.temperature_c)
         self._point = point
         if point is None or running is None or self._pauses:
             self._power_w = self.physics.idle_power_w(self.setting, self.temperature_c)

@@ -73,11 +73,7 @@ class _Asked:
 
 
 class ModelPhysics:
-    """Time and power of tasks on the GPU of a preset.
-
-    Args:
-        preset: the GPU.
-    """
+    """Time and power of tasks on the GPU of a preset."""
 
     def __init__(self, preset: Preset) -> None:
         self.preset = preset

@@ -40,11 +40,7 @@ class Physics(Protocol):
         """Names of the workload power profiles that may be requested."""
 
     def check(self, setting: Setting) -> None:
-        """Refuse a setting that the device does not support.
-
-        Raises:
-            ClocksRefusedError: it does not support it.
-        """
+        """Refuse a setting that the device does not support, by a ClocksRefusedError."""
 
     def operating_point(self, task: Task, setting: Setting, temperature_c: float) -> OperatingPoint:
         """The task at a setting and temperature.
@@ -58,3 +54,25 @@ class Physics(Protocol):
 
     def waiting_power_w(self, setting: Setting, temperature_c: float) -> float:
         """Power while a program waits for another GPU, at the clocks in effect."""
+
+
+class Course(Protocol):
+    """A program that runs on the device, one thing after another, and knows by itself how fast it comes along."""
+
+    def run(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
+        """Run on at clocks that are in effect.
+
+        Args:
+            setting: in effect.
+            temperature_c: of the GPU.
+            seconds: at most.
+
+        Returns:
+            For how long it ran, which is less where something ended, and its mean operating point meanwhile.
+        """
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass in which no kernel comes along, as clocks change."""
+
+    def moved_bytes(self) -> float:
+        """Bytes that it has moved through the memory so far."""

@@ -52,10 +52,6 @@ class PowerHistory:
             lagged_w[index] = lag_of(self.moment_s[visible], mean_w, end, lag_s, idle_w)
         return lagged_w
 
-    def from_moment(self, zero_s: float) -> PowerHistory:
-        """The same, shifted in time so that moment 0 becomes ``zero_s``."""
-        return PowerHistory(self.moment_s + zero_s, self.energy_j)
-
     def after(self, earlier: PowerHistory, idle_w: FloatArray) -> PowerHistory:
         """An earlier history followed by this one, with the GPU idle in between."""
         idled_j = (self.moment_s[0] - earlier.moment_s[-1]) * idle_w

@@ -19,15 +19,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.dynamics import Dynamics
-from wastenot.devices.simulated.hardware import (
-    Noise,
-    NotNegative,
-    Part,
-    Positive,
-    SensorModels,
-    Switching,
-    Thermal,
-)
+from wastenot.devices.simulated.hardware import Noise, NotNegative, Part, Positive, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.regulator import Regulator
 from wastenot.devices.timeline import Data

@@ -34,13 +34,7 @@ class Group:
 
 
 class Stream:
-    """The GPU as it runs phases of kernels.
-
-    Args:
-        bench: what it runs on.
-        loads: the kernels.
-        regulated: the clock under the regulator; ``None`` where it is always where mean power meets the limit.
-    """
+    """The GPU as it runs phases of kernels; arguments are those of :class:`Pace`."""
 
     def __init__(self, bench: Bench, loads: Sequence[Load], regulated: RegulatedClock | None) -> None:
         preset = bench.physics.preset

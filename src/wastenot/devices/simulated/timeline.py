@@ -22,11 +22,7 @@ from wastenot.devices.timeline import ClockStamps, Phase, PreparedTimeline, Subj
 
 
 class SimulatedTimelines:
-    """Runs phases of kernels on a simulated GPU.
-
-    Args:
-        bench: what they run on.
-    """
+    """Runs phases of kernels on a simulated GPU."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench

@@ -22,6 +22,10 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import DeviceError, MissingExtraError, first_line
 from wastenot.devices.timeline import ClockStamps
 
+LOOK_CYCLES = 12_000  # 6 to 9 µs, of one spinning thread, whose cycles are those of the clock in effect
+LEAST_SKIPPED = 0.01  # of the cycles, from which on work counts as such that the chip skips some under
+MOST_SKIPPED = 0.5
+
 _KERNEL = "wastenot_stamp"
 # One store of 16 bytes, so that where two blocks meet on a multiprocessor its pair of numbers still belongs together.
 _SOURCE = """

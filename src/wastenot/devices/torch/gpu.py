@@ -92,13 +92,7 @@ class TorchGpu:
         return self._power_log(self.time.now_s)
 
     def instrument(self) -> Instrument:
-        """The instrument that profiles power inside kernels.
-
-        Raises:
-            BadInputError: the GPU has no power sensor.
-            MissingExtraError: PyTorch is not installed, or was built without support for the GPU.
-            DeviceError: PyTorch does not see the GPU.
-        """
+        """The instrument that profiles power inside kernels."""
         return self._instrument
 
     @cached_property
@@ -108,13 +102,7 @@ class TorchGpu:
         return GpuInstrument(self, self._bursts(self.identity.unique_id))
 
     def timelines(self) -> GpuTimelines:
-        """What watches kernels at the clocks that the GPU goes through by itself.
-
-        Raises:
-            BadInputError: the GPU has no power sensor.
-            MissingExtraError: PyTorch is not installed, or cannot compile kernels for the GPU.
-            DeviceError: PyTorch does not see the GPU, or its cycles cannot be counted.
-        """
+        """What watches kernels at the clocks that the GPU goes through by itself."""
         return self._timelines
 
     @cached_property
@@ -124,12 +112,7 @@ class TorchGpu:
         return GpuTimelines(self, self._phases(self.identity.unique_id))
 
     def tracer(self) -> Tracer:
-        """What shows when a switch takes effect.
-
-        Raises:
-            MissingExtraError: PyTorch is not installed, or cannot compile kernels for the GPU.
-            DeviceError: PyTorch does not see the GPU, or its cycles cannot be counted.
-        """
+        """What shows when a switch takes effect."""
         return self._tracer
 
     @cached_property

@@ -14,8 +14,9 @@ from wastenot.core.errors import DeviceError
 from wastenot.devices.instrument import Burst, BurstRun, Clock, PreparedBurst, RoundTrip
 
 if TYPE_CHECKING:
-    from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
+    from wastenot.devices.torch.bursts import TorchBursts
     from wastenot.devices.torch.gpu import TorchGpu
+    from wastenot.devices.torch.queued_burst import TorchBurst
 
 _ROUND_TRIPS = 5  # before a run, and again after it
 _TRIES = 3  # per run
@@ -44,11 +45,7 @@ class GpuInstrument:
         self.channels, self._poller = gpu.power_log()
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
-        """Read the GPU's clock a number of times.
-
-        Raises:
-            DeviceError: the GPU failed.
-        """
+        """Read the GPU's clock a number of times."""
         return self._bursts.round_trips(times)
 
     def with_callables(self, calls: Mapping[str, Callable[[], object]]) -> GpuInstrument:
@@ -64,12 +61,7 @@ class GpuInstrument:
 
     @contextmanager
     def prepare(self, burst: Burst) -> Iterator[PreparedBurst]:
-        """Prepare a burst until the context exits.
-
-        Raises:
-            CannotRunError: the device lacks what a kernel needs.
-            DeviceError: the device failed.
-        """
+        """Prepare a burst until the context exits."""
         with self._bursts.prepare(burst, self._calls) as queued:
             yield PreparedBurst(partial(self._run, burst, queued))
 

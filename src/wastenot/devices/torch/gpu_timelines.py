@@ -35,12 +35,7 @@ class GpuTimelines:
 
     @contextmanager
     def prepare(self, subjects: Sequence[Subject], *, group_s: float = 1e-3) -> Iterator[PreparedTimeline]:
-        """Prepare subjects to run, until the context exits.
-
-        Raises:
-            CannotRunError: the device lacks what a kernel needs.
-            DeviceError: the device failed; runs raise it too.
-        """
+        """Prepare subjects to run, until the context exits."""
         with self._runner.prepare(subjects, group_s) as prepared:
             yield PreparedTimeline(prepared.call_s, partial(self._run, prepared), prepared.how)
 

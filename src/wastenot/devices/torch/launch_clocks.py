@@ -16,12 +16,10 @@ import numpy as np
 import torch
 
 from wastenot.core.arrays import FloatArray
+from wastenot.devices.torch.cycle_clock import LEAST_SKIPPED, LOOK_CYCLES, MOST_SKIPPED
 from wastenot.devices.torch.host_stamps import HostStamp, HostStamps, Place
 
-_LOOK_CYCLES = 12_000  # 6 to 9 µs
 _NEARBY = 4  # launches before and after one, whose ratios are taken together
-_LEAST_SKIPPED = 0.01  # of the cycles, from which on a task counts as one that skips some
-_MOST_SKIPPED = 0.5
 _RATIO_ERROR = 0.01  # of the ratio of a run, beyond which looks are not believed: the GPU's timer is too coarse for them
 
 
@@ -44,7 +42,7 @@ class LaunchClocks:
     def launched(self) -> None:
         """A launch was queued: queue a stamp after it, and a look at the clock."""
         self._queued.append(self._stamps.record(self._stream.cuda_stream))
-        torch.cuda._sleep(_LOOK_CYCLES)  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(LOOK_CYCLES)  # type: ignore[no-untyped-call]
         self._queued.append(self._stamps.record(self._stream.cuda_stream))
 
     def ended(self) -> None:
@@ -84,14 +82,14 @@ class LaunchClocks:
         counted_mhz = np.array([math.nan if each is None else each[0] for each in self._counted])
         ratio = np.array(self._seen_mhz) / counted_mhz
         with np.errstate(invalid="ignore"):
-            ratio[~((ratio > 1.0 - _MOST_SKIPPED) & (ratio < 1.0 / (1.0 - _MOST_SKIPPED)))] = math.nan
+            ratio[~((ratio > 1.0 - MOST_SKIPPED) & (ratio < 1.0 / (1.0 - MOST_SKIPPED)))] = math.nan
         sane = ratio[np.isfinite(ratio)]
         ones = np.ones(len(ratio))
         if len(sane) < 2:
             return ones
         middle = float(np.median(sane))
         error = 1.5 * float(np.median(np.abs(sane - middle))) * math.sqrt(math.pi / (2 * min(len(sane), 2 * _NEARBY + 1)))
-        if middle < 1.0 + _LEAST_SKIPPED or error > _RATIO_ERROR * middle:
+        if middle < 1.0 + LEAST_SKIPPED or error > _RATIO_ERROR * middle:
             return ones
         for launch in range(len(ratio)):
             near = ratio[max(launch - _NEARBY, 0) : launch + _NEARBY + 1]

@@ -62,12 +62,7 @@ class TorchLauncher:
 
     @contextmanager
     def start(self, task: Task) -> Iterator[GpuRun]:
-        """Run a task back to back until the context exits; then wait for what is queued and free its memory.
-
-        Raises:
-            CannotRunError: a kernel has no operation, or the device lacks the memory.
-            DeviceError: the device failed.
-        """
+        """Run a task back to back until the context exits; then wait for what is queued and free its memory."""
         from wastenot.workloads.operations.analytical import release_memory
 
         run = self._begin(task)

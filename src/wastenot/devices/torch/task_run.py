@@ -169,8 +169,13 @@ class GpuRun:
                 raise self._error
             self._stream.synchronize()
             self._collect_ended()
+            clocks = self._clocks
             self._laps = tuple(
-                Lap((last - first) * self._calls, begin.elapsed_time(end) * 1e-3, *self._clock_over(first, last))
+                Lap(
+                    (last - first) * self._calls,
+                    begin.elapsed_time(end) * 1e-3,
+                    *(clocks.over(first, last) if clocks else ()),
+                )
                 for (first, begin), (last, end) in pairwise(self._marks)
                 if last > first
             )
@@ -195,9 +200,6 @@ class GpuRun:
             if self._clocks is not None:
                 self._clocks.ended()
 
-    def _clock_over(self, first: int, last: int) -> tuple[float | None, float | None]:
-        return (None, None) if self._clocks is None else self._clocks.over(first, last)
-
     def _record(self) -> torch.cuda.Event:
         event = self._spare.pop() if self._spare else new_event()
         event.record(self._stream)
@@ -209,9 +211,9 @@ def gpu_failed(error: RuntimeError) -> DeviceError:
     return DeviceError(f"the GPU failed while it ran: {first_line(error)}")
 
 
-def new_event() -> torch.cuda.Event:
+def new_event(*, external: bool = False) -> torch.cuda.Event:
     """An event with timing."""
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    return torch.cuda.Event(enable_timing=True, external=external)  # type: ignore[no-untyped-call]
 
 
 _LAUNCH_S = 0.02

@@ -24,7 +24,7 @@ from wastenot.core.errors import BadInputError, CannotRunError, DeviceError, fir
 from wastenot.devices.instrument import RoundTrip
 from wastenot.devices.protocol import Task
 from wastenot.devices.timeline import REST, Data, Phase, Subject, Timeline
-from wastenot.devices.torch.cycle_clock import CycleStamps
+from wastenot.devices.torch.cycle_clock import LEAST_SKIPPED, LOOK_CYCLES, MOST_SKIPPED, CycleStamps
 from wastenot.devices.torch.devices import find_torch_device
 from wastenot.devices.torch.launcher import Program
 from wastenot.devices.torch.task_run import Launch, gpu_failed, launch_of
@@ -36,9 +36,6 @@ _AHEAD_GROUPS = 200
 _POLL_S = 2e-4
 _ROUND_TRIPS = 8
 _LOOK_EACH_S = 5e-3  # between looks at the clock, of each subject; the regulator acts every 10 ms
-_LOOK_CYCLES = 12_000  # 6 to 9 µs
-_LEAST_SKIPPED = 0.01  # of the cycles, from which on a subject counts as one that skips some
-_MOST_SKIPPED = 0.5
 _SPARSITY = 0.8  # fraction of zeros in sparse data
 
 
@@ -161,7 +158,7 @@ class PreparedSubjects:
                 unseen_s[phase.subject] += launch.seconds
                 if unseen_s[phase.subject] >= _LOOK_EACH_S:
                     unseen_s[phase.subject] = 0.0
-                    torch.cuda._sleep(_LOOK_CYCLES)  # type: ignore[no-untyped-call]
+                    torch.cuda._sleep(LOOK_CYCLES)  # type: ignore[no-untyped-call]
                     last = stamps.record(self._stream)
                 ran.append((index, phase.subject, launch.calls, first, last - ended))
                 queue.added(launch.seconds)
@@ -205,8 +202,8 @@ def clock_over_counted(subject: IndexArray, counted_mhz: FloatArray, looked: Ind
         mine = subject[looked] == which
         at, over = looked[mine], seen_mhz[mine] / counted_mhz[looked[mine]]
         # The regulator may change the clock between a group and its look.
-        sane = (over > 1.0 - _LEAST_SKIPPED) & (over < 1.0 / (1.0 - _MOST_SKIPPED))
-        if sane.any() and np.median(over[sane]) > 1.0 + _LEAST_SKIPPED:
+        sane = (over > 1.0 - LEAST_SKIPPED) & (over < 1.0 / (1.0 - MOST_SKIPPED))
+        if sane.any() and np.median(over[sane]) > 1.0 + LEAST_SKIPPED:
             ratio[own] = np.interp(own, at[sane], over[sane])
     return ratio
 

@@ -122,11 +122,7 @@ class TorchTracer:
 
     @contextmanager
     def start(self, load: Load, seconds: float) -> Iterator[TracedRun]:
-        """Run iterations for so long; leaving the context waits until they have ended.
-
-        Raises:
-            DeviceError: the GPU failed.
-        """
+        """Run iterations for so long; leaving the context waits until they have ended."""
         try:
             with torch.cuda.device(self._device):
                 work = self._work_of(load)

@@ -56,11 +56,7 @@ class Sight:
 
 
 class Watch:
-    """Watches the runs of a job for a change.
-
-    Args:
-        octaves: log2 of the batch sizes, ascending.
-    """
+    """Watches the runs of a job for a change; ``octaves`` are log2 of the batch sizes, ascending."""
 
     def __init__(self, octaves: FloatArray) -> None:
         distance = (octaves[:, None] - octaves[None, :]) / _LENGTH
@@ -69,11 +65,7 @@ class Watch:
         self._unchanged: deque[float] = deque(maxlen=_WINDOW)
 
     def saw(self, sight: Sight) -> tuple[Sight, ...]:
-        """Take note of a run.
-
-        Returns:
-            The runs since a change; empty if there was none.
-        """
+        """Take note of a run; the runs since a change, empty if there was none."""
         evidence, usual = _unchanged(sight)
         self._sights.append(sight)
         self._unchanged.append(evidence)

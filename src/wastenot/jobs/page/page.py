@@ -31,14 +31,7 @@ def job_figures(overview: JobOverview) -> tuple[Figure, ...]:
 
 
 def job_page(overview: JobOverview) -> Page:
-    """The page of a job.
-
-    Args:
-        overview: what to show, of :func:`wastenot.jobs.plan.overview.overview_of`.
-
-    Raises:
-        MissingExtraError: the ``report`` extra is not installed.
-    """
+    """The page of a job; errors are those of :func:`job_figures`."""
     effect, verdict, panels = story_of(overview)
     name, page = (shlex.quote(f"{overview.terms.name}{suffix}") for suffix in ("", ".html"))
     tables = (

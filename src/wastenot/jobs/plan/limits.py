@@ -323,39 +323,23 @@ class Limits:
         """How the deviations of settings go together."""
         if self._near is not None:
             return self._near
-        where = np.array(
-            [
-                (
-                    math.log(s.power_limit_w or self._highest_w),
-                    math.log(s.core_mhz or self._highest_mhz),
-                    math.log(s.memory_mhz or 1.0),
-                )
-                for s in self.terms.settings
-            ]
-        )
+        settings = self.terms.settings
+        highest_w = max((each.power_limit_w for each in settings if each.power_limit_w is not None), default=1.0)
+        highest_mhz = max((each.core_mhz for each in settings if each.core_mhz is not None), default=1.0)
+        parts = ((s.power_limit_w or highest_w, s.core_mhz or highest_mhz, s.memory_mhz or 1.0) for s in settings)
+        where = np.array([[math.log(part) for part in each] for each in parts])
         apart = ((where[:, None] - where[None]) ** 2).sum(axis=2)
         near: FloatArray = (1.0 - _ROUGH) * np.exp(-0.5 * apart / _REACH**2) + _ROUGH * np.eye(len(where))
         self._near = near
         return near
 
-    @property
-    def _highest_w(self) -> float:
-        return max((s.power_limit_w for s in self.terms.settings if s.power_limit_w is not None), default=1.0)
-
-    @property
-    def _highest_mhz(self) -> float:
-        return max((s.core_mhz for s in self.terms.settings if s.core_mhz is not None), default=1.0)
-
     def _curves_of(self, batch_size: int) -> Curves:
         """Curves that fit what was measured at a batch size, or at the nearest."""
         if batch_size not in self._curves:
-            self._curves[batch_size] = self._fitted(batch_size)
+            if batch_size not in self._starts:
+                self._starts[batch_size] = self._start(batch_size)
+            self._curves[batch_size] = self._weighted(self._starts[batch_size], batch_size)
         return self._curves[batch_size]
-
-    def _fitted(self, batch_size: int) -> Curves:
-        if batch_size not in self._starts:
-            self._starts[batch_size] = self._start(batch_size)
-        return self._weighted(self._starts[batch_size], batch_size)
 
     def _start(self, batch_size: int) -> Curves:
         """Curves of a batch size by what the nearest other one tells; they stay once it has slices of its own."""

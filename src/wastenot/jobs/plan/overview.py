@@ -197,7 +197,8 @@ def overview_of(stored: StoredJob, *, origin: Origin | None = None) -> JobOvervi
         origin: of its numbers; by default as its device says.
     """
     terms, device = stored.terms, stored.device
-    here = [(run, why) for run, why in zip(stored.runs, _whys(stored), strict=True) if run.device == device]
+    why = stored.why or ("",) * len(stored.runs)
+    here = [(run, because) for run, because in zip(stored.runs, why, strict=True) if run.device == device]
     notes: list[str] = []
     decision: Decision | None = None
     changed_at: tuple[int, ...] = ()
@@ -248,10 +249,6 @@ def overview_of(stored: StoredJob, *, origin: Origin | None = None) -> JobOvervi
         learning=learning,
         notes=tuple(notes),
     )
-
-
-def _whys(stored: StoredJob) -> Sequence[str]:
-    return stored.why if len(stored.why) == len(stored.runs) else [""] * len(stored.runs)
 
 
 def _next(stored: StoredJob) -> tuple[Decision, tuple[int, ...], LearningPrice | None]:

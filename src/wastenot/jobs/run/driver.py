@@ -20,7 +20,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from wastenot.control.blocks import LEAST_ITERATIONS
+from wastenot.control.blocks import LEAST_ITERATIONS, MOST_PAUSES, PAUSE, SKIPPED, UNSTEADY, alike, settling_s
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.guard import Guard
 from wastenot.control.marker import EPOCH, ITERATION, Marker
@@ -32,17 +32,11 @@ from wastenot.devices.protocol import Device
 from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.plan.limits import Limits, slice_length_s
 from wastenot.jobs.run.settings import words
-from wastenot.jobs.run.slices import MOST_PAUSES, Slice
+from wastenot.jobs.run.slices import Slice
 from wastenot.jobs.tables.records import Speed
 from wastenot.planning.switching import SwitchTime, switch_time
 
-_SKIPPED = 2  # iterations of a job that say nothing of the others
-_STEADY = 0.1  # by which the latest iterations may differ while they count as steady
-_MOST_UNSTEADY = 30  # iterations, after which the job is as steady as it gets
-_PAUSE = 1.5  # iterations of the setting held that take longer by this factor had something else in them
 _LATEST = 15
-_LATE = 3.0  # a switch counts as arrived after so many times its usual time
-_REGULATOR_S = 0.5  # that a card's regulator takes to come to rest under another power limit
 _MOST_UNREAD = 3  # slices whose energy could not be read, after which none is worth it
 _SLOWER = 0.02  # by which iterations at the setting held may become slower before they are measured anew
 
@@ -91,9 +85,7 @@ class JobDriver(ClockDriver):
         self._device, self._earlier_s = device, seen_s
         switching = switch_time(gpus[0].identity.label) if switching is None else switching
         self.schedule = one_setting(switching, 0.0, (), 1.0, 1.0)
-        self._settle_s = _LATE * switching.core_s
-        if any(each.power_limit_w is not None for each in limits.terms.settings):
-            self._settle_s = max(self._settle_s, _REGULATOR_S)
+        self._settle_s = settling_s(switching, limits.terms.settings)
         # Times are of iterations until an epoch has shown how many it has; earlier runs told theirs by epoch.
         self._by_epoch = bool(limits.measured_at(batch_size))
         self._known_length = False
@@ -208,20 +200,17 @@ class JobDriver(ClockDriver):
     def _start(self, took_s: float, now_s: float) -> None:
         """Until iterations are steady."""
         self._first_times_s.append(took_s)
-        latest = self._first_times_s[_SKIPPED:][-LEAST_ITERATIONS:]
+        latest = self._first_times_s[SKIPPED:][-LEAST_ITERATIONS:]
         if len(latest) < LEAST_ITERATIONS:
             return
-        if max(latest) > (1.0 + _STEADY) * min(latest) and len(self._first_times_s) < _MOST_UNSTEADY:
+        if not alike(latest) and len(self._first_times_s) < UNSTEADY:
             return
         for earlier_s, later_s in pairwise(latest):
             self._guard.noise.learn(earlier_s, later_s)
-        if self._length_missing():
+        if self._by_epoch and not self._known_length:
             self._hold(now_s)  # earlier runs told times of epochs, and this one has yet to show how long one is
         else:
             self._go_on(now_s)
-
-    def _length_missing(self) -> bool:
-        return self._by_epoch and not self._known_length
 
     def _begin_slice(self, now_s: float) -> None:
         self._state = "slice"
@@ -341,7 +330,7 @@ class JobDriver(ClockDriver):
         if not self._held_guarded or now_s - took_s < self._changed_s + self._settle_s:
             return
         expected_s = math.exp(self._guard.default_log_s or 0.0)
-        if took_s > _PAUSE * expected_s and self._pauses < MOST_PAUSES:
+        if took_s > PAUSE * expected_s and self._pauses < MOST_PAUSES:
             self._pauses += 1
             return
         self._pauses = 0

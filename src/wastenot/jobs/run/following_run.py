@@ -57,11 +57,7 @@ class FollowingRun:
         """Mark the beginning of an iteration; only the first rank's count."""
 
     def epoch(self, metric: float | None = None) -> bool:
-        """Report an epoch; the first rank's metric decides.
-
-        Returns:
-            Whether to continue, as the first rank was told.
-        """
+        """Report an epoch; the first rank's metric decides. Whether to continue, as the first rank was told."""
         goes_on = True
         try:
             goes_on = self._first_goes_on()

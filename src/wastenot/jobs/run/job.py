@@ -19,14 +19,13 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from wastenot.core.errors import BadInputError, DeviceError, StudyError, StudyUnreachableError
-from wastenot.jobs.model.goal import JobGoal
 from wastenot.jobs.plan.decision import Decision
 from wastenot.jobs.plan.remembered import catch_up, fitting_terms, in_vain
 from wastenot.jobs.run.control import JobControl, Knobs, Settings, knobs_of
@@ -45,6 +44,22 @@ from wastenot.study.store import Study, open_study
 _PATIENCE_S = 60.0
 """How long a run waits for others who are writing to the study."""
 _SCALINGS = ("square root", "linear", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class JobGoal:
+    """What is minimised, over the runs of a job.
+
+    Attributes:
+        eta: weight of energy against time, from 0 (time alone) to 1 (energy alone); by default 0.5, or 0 where no energy is
+            measured; a weight below 1 is then 0 as well, and a line says so.
+        within_s: least energy of runs that take at most so long, in place of the weighted cost.
+        power_budget_w: least time of runs whose mean power is at most this, in place of the weighted cost.
+    """
+
+    eta: float | None = None
+    within_s: float | None = None
+    power_budget_w: float | None = None
 
 
 class job:  # noqa: N801 - reads as a verb, as apply does

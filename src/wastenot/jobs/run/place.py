@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.processes import number_in_environment
 from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.tables.records import JobTerms
 
@@ -40,8 +40,9 @@ class Place:
     @property
     def max_power_w(self) -> float | None:
         """The greatest power limit of all GPUs together; ``None`` where one does not report it."""
-        limits = [_power_limit_w(gpu) for gpu in self.gpus]
-        known = [limit for limit in limits if limit is not None]
+        clocks = [gpu.clocks for gpu in self.gpus]  # whose limits count also where this process may not set them
+        limits = [getattr(each, "power_limit_range_w", each.power_limits_w)() for each in clocks]
+        known = [float(each[1]) for each in limits if each is not None]
         return self.machines * math.fsum(known) if known and len(known) == len(limits) else None
 
     @property
@@ -99,11 +100,11 @@ def device_names(device: str | Sequence[str] | None) -> tuple[str, ...]:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return ()
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    if ranks.isdecimal() and int(ranks) > 1:
+    ranks = number_in_environment("LOCAL_WORLD_SIZE", 1)
+    if ranks > 1:
         from wastenot.meters.devices import visible_names
 
-        return visible_names()[: int(ranks)]
+        return visible_names()[:ranks]
     name = current_gpu(torch)
     return () if name is None else (name,)
 
@@ -147,12 +148,6 @@ def no_energy(place: Place) -> str:
     if not place.gpus and place.label.startswith(f"{CPU}:"):
         hint = "; for a GPU's, import torch before, or name it: device='nvidia:0'"
     return f"energy is not measured on {place.label}{hint}"
-
-
-def _power_limit_w(gpu: Device) -> float | None:
-    """The greatest power limit of a GPU, also where this process may not set it."""
-    limits = getattr(gpu.clocks, "power_limit_range_w", gpu.clocks.power_limits_w)()
-    return None if limits is None else float(limits[1])
 
 
 def _cpu_label() -> str:

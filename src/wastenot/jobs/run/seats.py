@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wastenot.core.errors import BadInputError, StudyUnreachableError
-from wastenot.core.processes import process_space, start_of, started_unix_s
+from wastenot.core.processes import number_in_environment, process_space, start_of, started_unix_s
 from wastenot.jobs.run.outages import OUTAGE_S
 from wastenot.jobs.tables.records import JobRun
 from wastenot.jobs.tables.store import JobStore
@@ -43,15 +43,15 @@ class Seats:
 
 def seats_of_this_process() -> Seats | None:
     """Of a program that torchrun started; ``None`` for one that runs alone."""
-    ranks, rank = _number("WORLD_SIZE", 1), _number("RANK", 0)
+    ranks, rank = number_in_environment("WORLD_SIZE", 1), number_in_environment("RANK", 0)
     if ranks <= 1:
         return None
-    machines = -(-ranks // max(_number("LOCAL_WORLD_SIZE", 1), 1))
+    machines = -(-ranks // max(number_in_environment("LOCAL_WORLD_SIZE", 1), 1))
     if machines == 1:
         parts = [process_space(), str(os.getppid()), start_of(os.getppid())]  # of the launcher, on this machine
     else:
         parts = [os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")]
-    measures = rank == 0 or (machines > 1 and _number("LOCAL_RANK", 0) == 0)
+    measures = rank == 0 or (machines > 1 and number_in_environment("LOCAL_RANK", 0) == 0)
     parts.append(os.environ.get("TORCHELASTIC_RESTART_COUNT", ""))
     return Seats(" ".join(parts)[:255], rank == 0, started_unix_s() - _CLOCKS_DIFFER_S, machines, measures)
 
@@ -92,8 +92,3 @@ def follow(store: JobStore, name: str, seats: Seats) -> tuple[JobRun, str]:
         f"{store.study}: `name` '{name}': the first rank has not started a run within {_FIRST_RANK_S:.0f} s; ranks on "
         "several machines need a study that all of them reach: a database URL"
     )
-
-
-def _number(variable: str, otherwise: int) -> int:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdecimal() else otherwise

@@ -6,13 +6,10 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+from wastenot.control.blocks import MOST_PAUSES, PAUSE
 from wastenot.control.energy_edges import Edge, EnergyEdges
 
-MOST_PAUSES = 3
-"""Iterations in a row that seem to pause, after which that is how the job runs now."""
-
-_PAUSE = 1.5  # iterations that take longer than the slice's usual by this factor had something else in them
-_LONG = 2.0  # likewise, against the job's latest iterations at whatever settings
+_LONG = 2.0  # as PAUSE, against the job's latest iterations at whatever settings
 _LONGEST_WAIT_S = 1.0  # for the counter to move twice
 _EDGE = 0.2  # of a period of the energy counter, by which the energy at an edge is off, as a power
 _STEADY_POWER = 0.003  # by which the power of a slice differs from what the setting would show in the long run
@@ -53,7 +50,7 @@ class Slice:
             latest_s: times of the job's latest iterations, whatever ran.
         """
         # Another setting may be slower by itself, as only iterations of its own can tell.
-        most_s = _PAUSE * median(self.times_s) if len(self.times_s) > 2 else _LONG * median(latest_s or [math.inf])
+        most_s = PAUSE * median(self.times_s) if len(self.times_s) > 2 else _LONG * median(latest_s or [math.inf])
         if took_s > most_s:
             self._pauses += 1
             if self._pauses < MOST_PAUSES:  # a checkpoint, or a validation

@@ -76,11 +76,7 @@ class TrainingRun:
         return self._flight.decision
 
     def learning_rate(self, base: float) -> float:
-        """The learning rate for the batch size, scaled as the job was told to.
-
-        Args:
-            base: that the default batch size is trained with.
-        """
+        """The learning rate for the batch size, scaled from that of the default batch size as the job was told to."""
         ratio = self.batch_size / self.default
         return base * {"square root": math.sqrt(ratio), "linear": ratio, "none": 1.0}[self._scaling]
 
@@ -273,11 +269,7 @@ class TrainingRun:
             self._say(line)
 
     def leave(self, error: BaseException | None) -> None:
-        """The program leaves the context.
-
-        Args:
-            error: that it leaves with.
-        """
+        """The program leaves the context, with an error or none."""
         for do in (partial(self._conclude, error), self._give_back, self._meter.end, self._flight.abandon):
             try:
                 do()

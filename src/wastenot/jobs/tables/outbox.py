@@ -68,11 +68,7 @@ class Kept:
 
 
 def kept(study: str) -> Iterator[Kept]:
-    """What is kept for a study. A file that makes no sense is put aside.
-
-    Args:
-        study: by its label.
-    """
+    """What is kept for a study, by its label. A file that makes no sense is put aside."""
     for path in sorted(_folder().glob(f"{_name(study)}-*.json")):
         try:
             if path.stat().st_size > _MOST_BYTES:

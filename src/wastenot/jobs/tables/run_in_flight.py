@@ -62,13 +62,7 @@ class RunInFlight:
     """
 
     def __init__(
-        self,
-        writing: Writing,
-        key: RunKey,
-        stored: StoredJob,
-        decision: Decision,
-        run: JobRun,
-        used: Callable[[], Used],
+        self, writing: Writing, key: RunKey, stored: StoredJob, decision: Decision, run: JobRun, used: Callable[[], Used]
     ) -> None:
         self._writing, self._key, self._used = writing, key, used
         self.stored, self.decision, self.run, self._shown = stored, decision, run, run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Table
+from sqlalchemy import Boolean, Column, Connection, ForeignKey, Table, select
 
 from wastenot.study.columns import BigInteger, Double, Integer, String, Text
 from wastenot.study.schema import metadata
@@ -91,3 +91,8 @@ job_speeds = Table(
     Column("power_error", Double, nullable=False),
     Column("measured_at", String(32), nullable=False),
 )
+
+
+def in_brief(connection: Connection) -> dict[str, tuple[object, ...]]:
+    """Names of the jobs, in the order in which they came."""
+    return {"jobs": tuple(connection.scalars(select(jobs.c.name).order_by(jobs.c.id)))}

@@ -21,16 +21,7 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.core.suggest import suggestion
 from wastenot.jobs.tables import outbox, schema
 from wastenot.jobs.tables.records import JobRun, JobTerms, Outcome, Speed
-from wastenot.jobs.tables.run_in_flight import (
-    MEASURED,
-    SETTING,
-    RunInFlight,
-    RunKey,
-    Used,
-    Writing,
-    keep_run,
-    keep_speeds,
-)
+from wastenot.jobs.tables.run_in_flight import MEASURED, SETTING, RunInFlight, RunKey, Used, Writing, keep_run, keep_speeds
 from wastenot.jobs.tables.terms import check_same_job, check_terms, terms_of, terms_row
 from wastenot.study import catalog
 from wastenot.study.database import DAMAGED

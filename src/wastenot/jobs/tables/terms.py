@@ -18,11 +18,7 @@ _LARGEST = 2**62
 
 
 def check_terms(terms: JobTerms) -> None:
-    """Refuse terms that make no sense.
-
-    Raises:
-        BadInputError: says which, and what to write.
-    """
+    """Refuse terms that make no sense, by a BadInputError that says which, and what to write."""
     if not terms.name or len(terms.name) > _LONGEST_NAME or not terms.name.isprintable():
         raise BadInputError(f"`name` {terms.name!r}: a job's name is 1 to {_LONGEST_NAME} printable characters")
     _check_batch_sizes(terms.batch_sizes, terms.default)

@@ -26,15 +26,13 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.ndimage import uniform_filter1d
 from scipy.optimize import least_squares
 
-from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.meters.sensors.channel_readings import MAD_TO_SD, SHAPE_KNOTS, ChannelReadings
 from wastenot.meters.sensors.delay import DelayPath, follow_delay
 from wastenot.meters.sensors.model import BurstReadings, Knots, Load, SensorParameters, design_matrix
-
-FINE_EXECUTIONS = 4.0
-"""Number of executions below which a window sees their shape."""
+from wastenot.meters.sensors.rough_fit import centre_of, onset_s, random_subset
 
 # Where no reason is given, the values below were chosen by hand, and how results depend on each was not recorded.
 # `python -m benchmarks sensor` judges them together, on the presets' sensors and 12 others with 5 seeds each.
@@ -54,14 +52,8 @@ _MAX_LOG_CHANGE_SLOW = 1.1  # of the lags of power where only the sensor's own i
 
 # Choices around it.
 _MAX_READINGS = 4000  # in a fit; this and the next two bound its time
-_SEARCH_READINGS = 600
 _PATH_READINGS = 500  # that a path of the delay is found from
-_SHAPE_KNOTS = 8  # in an execution
 _OTHER_SHAPE_KNOTS = (8, 11, 14)  # no multiples: a window that happens to suit one of them does not suit all
-_SMOOTHED_READINGS = 9  # averaged to find an onset
-_SEARCH_WINDOWS, _SEARCH_DELAYS = 24, 400
-_MIN_SIMILAR = 32  # readings at the usual pace, below which pace is not looked at
-_SIMILAR_PACE = 0.03  # fraction by which a burst's executions may be slower or faster than most
 _SLOW_LAG_S = 1e-3  # with the next, a first guess of how power follows demand; the priors above are around it
 _SLOW_FRACTION = 0.3
 _SAME_LOG = 0.1  # log difference of windows below which two fits are the same
@@ -75,13 +67,6 @@ _NO_LAG_S = 1e-7  # of power: far below what a long window resolves, and the clo
 _RESPONSE_ERROR = 0.003  # of a fitted response, as a fraction of power
 _MIN_DECISIVE = 10  # readings on which two fits differ, for these to decide
 _KEPT_FRACTION = 0.8  # of readings that fits are compared by
-
-# The noise.
-_MIN_STEADY = 12
-_STEADY_AFTER = 8.0  # slow lags, or executions, after which power is steady
-_HARMONICS = 8
-_MAD_TO_SD = 1.4826  # 1 / Φ⁻¹(3/4): the standard deviation of a normal variable by its median absolute deviation
-_NOISE_READINGS = 3000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,112 +94,6 @@ class SensorFit:
     other_rms_w: float | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChannelReadings:
-    """Readings of one channel and their position relative to bursts; all but the load of shape (readings,).
-
-    Attributes:
-        run: index of each reading's run.
-        pace_s: usual duration of an execution in each burst, shape (bursts,).
-    """
-
-    readings: BurstReadings
-    run: IndexArray
-    load: Load
-    pace_s: FloatArray
-
-    @property
-    def after_begin_s(self) -> FloatArray:
-        """Since the last burst's beginning; infinite before the first."""
-        since = self.readings.moment_s - self.load.begin_s[np.maximum(self.readings.burst, 0)]
-        return np.where(self.readings.burst >= 0, since, np.inf)
-
-    @property
-    def after_end_s(self) -> FloatArray:
-        """Since the last burst's end, negative during it; infinite before the first."""
-        since = self.readings.moment_s - self.load.end_s[np.maximum(self.readings.burst, 0)]
-        return np.where(self.readings.burst >= 0, since, np.inf)
-
-    @property
-    def before_next_s(self) -> FloatArray:
-        """Until the next burst; infinite after the last."""
-        following = np.append(self.load.begin_s, np.inf)[self.readings.burst + 1]
-        return np.asarray(following - self.readings.moment_s)
-
-    @property
-    def to_edge_s(self) -> FloatArray:
-        """Time to the nearest edge."""
-        nearest = np.minimum(np.abs(self.after_begin_s), np.abs(self.after_end_s))
-        return np.asarray(np.minimum(nearest, np.abs(self.before_next_s)))
-
-    @property
-    def similar_pace(self) -> BoolArray:
-        """Mask of readings whose last two bursts ran at the usual pace: slower ones draw less power.
-
-        Where hardly any did, as under a power limit that throttles every burst differently, all readings count.
-        """
-        similar = np.abs(self.pace_s / np.median(self.pace_s) - 1.0) < _SIMILAR_PACE
-        last = np.maximum(self.readings.burst, 0)
-        mask = similar[last] & similar[np.maximum(last - 1, 0)]
-        return np.asarray(mask if mask.sum() >= _MIN_SIMILAR else np.ones(len(mask), dtype=bool))
-
-    def sees_shape(self, parameters: SensorParameters) -> bool:
-        """Whether a sensor resolves the shape of executions."""
-        return parameters.reach_s < FINE_EXECUTIONS * self.load.execution_s
-
-
-def rough_fit(channel: ChannelReadings, period_s: float, longest_s: float, rng: np.random.Generator) -> SensorParameters:
-    """Window and delay by a search over a grid, then over finer ones.
-
-    Args:
-        channel: its readings.
-        period_s: of the channel.
-        longest_s: upper bound of window and delay.
-        rng: for a random subset of readings, where they are many.
-    """
-    chosen = _random_subset(channel.to_edge_s < longest_s + period_s, _SEARCH_READINGS, rng)
-    readings = channel.readings.subset(chosen)
-    # The middle of the window is determined far better than its length: fine steps of it, with several windows around it.
-    windows = np.geomspace(0.002 * period_s, longest_s, _SEARCH_WINDOWS)
-    step_s = max(0.25 * period_s, longest_s / _SEARCH_DELAYS)
-    # Then five grids around the best: 13 windows within a smaller factor, 13 ages within 1.5 steps, which shrink to a third.
-    best = _grid_search(readings, channel.load, windows, np.arange(0.0, longest_s, step_s))
-    for factor in (8.0, 4.0, 2.0, 1.5, 1.2):
-        windows = np.geomspace(best.span_s / factor, best.span_s * factor, 13)
-        ages_s = best.mean_age_s + 1.5 * step_s * np.linspace(-1.0, 1.0, 13)
-        best = _grid_search(readings, channel.load, windows, ages_s)
-        step_s /= 3.0
-    return best
-
-
-def _grid_search(readings: BurstReadings, load: Load, windows_s: FloatArray, ages_s: FloatArray) -> SensorParameters:
-    """The window, and its middle's age, that explain readings best for a load that switches instantly.
-
-    Readings are then idle + (busy − idle) · the fraction of the window that was busy. Of all levels, the sum of squares that
-    such a line explains is (fraction · reading)² / fraction², both less their means: one product for each window and age.
-    """
-    edges = np.stack([load.begin_s, load.end_s], axis=1).ravel()
-    worked = np.concatenate([[0.0], np.cumsum(np.diff(edges) * (np.arange(len(edges) - 1) % 2 == 0))])
-    power = readings.power_w - readings.power_w.mean()
-    highest, best = -np.inf, (float(windows_s[0]), 0.0)
-    for age in ages_s:
-        delays = np.maximum(age - 0.5 * windows_s, 0.0)
-        until = readings.moment_s - delays[:, None]
-        busy = np.interp(until, edges, worked) - np.interp(until - windows_s[:, None], edges, worked)
-        busy /= windows_s[:, None]
-        busy -= busy.mean(axis=1, keepdims=True)
-        explained = [float(one @ power) ** 2 / max(float(one @ one), 1e-12) for one in busy]
-        index = int(np.argmax(explained))
-        if explained[index] > highest:
-            highest, best = explained[index], (float(windows_s[index]), float(delays[index]))
-    return SensorParameters(*best, 0.0, 0.0, 0.0, at_s=_centre_of(readings))
-
-
-def _centre_of(readings: BurstReadings) -> float:
-    """The moment at which delays that drift are stated."""
-    return 0.5 * float(readings.moment_s[0] + readings.moment_s[-1])
-
-
 def fit_channel(
     channel: ChannelReadings,
     rough: SensorParameters,
@@ -238,7 +117,7 @@ def fit_channel(
     if not channel.sees_shape(rough):
         return _coarse_fit(channel, rough, noise_w, rng)
     half = _MAX_READINGS // 2
-    start = replace(rough, delay_s=_onset_s(channel, rough))
+    start = replace(rough, delay_s=onset_s(channel, rough))
     fits = [
         _fine_fit(channel, start, factor * rough.span_s, noise_w, rng, half, rounds=1) for factor in _FINE_WINDOW_FACTORS
     ]
@@ -288,27 +167,6 @@ def _averaged_over_shapes(
     )
 
 
-def _onset_s(channel: ChannelReadings, rough: SensorParameters) -> float:
-    """About when after a burst's beginning readings begin to rise: at first with the square of the time.
-
-    Power rises linearly at first (a lag's response to a step), thus its mean over a window that reaches back before the
-    onset t₀ rises as (t − t₀)². Let t₁ be at 0.1 and t₃ at 0.3 of the rise: (t₃ − t₀) / (t₁ − t₀) = √3, which gives t₀.
-    """
-    load = channel.load
-    within_s = rough.delay_s + 2.0 * rough.span_s + load.execution_s
-    since = np.where(channel.before_next_s < load.execution_s, -channel.before_next_s, channel.after_begin_s)
-    rising = np.flatnonzero((since < within_s) & ((channel.after_end_s < 0.0) | (since < 0.0)))
-    rising = rising[np.argsort(since[rising])]
-    if len(rising) < _SMOOTHED_READINGS * _SHAPE_KNOTS:
-        return rough.delay_s
-    power = uniform_filter1d(channel.readings.power_w[rising], _SMOOTHED_READINGS, mode="nearest")
-    moment = uniform_filter1d(since[rising], _SMOOTHED_READINGS, mode="nearest")
-    idle = float(np.median(power[moment < 0.0])) if np.any(moment < 0.0) else float(power[0])
-    fraction = (power - idle) / (float(np.max(power)) - idle)
-    tenth, third = (float(moment[np.argmax(fraction > level)]) for level in (0.1, 0.3))
-    return max(float(tenth - (third - tenth) / (np.sqrt(3.0) - 1.0)), 0.0)
-
-
 def _coarse_fit(channel: ChannelReadings, rough: SensorParameters, noise_w: float, rng: np.random.Generator) -> SensorFit:
     """The better of a mean over a window and a first-order lag, each with its own path of the delay."""
     usable, load = channel.similar_pace, channel.load
@@ -317,9 +175,9 @@ def _coarse_fit(channel: ChannelReadings, rough: SensorParameters, noise_w: floa
     near = channel.to_edge_s < reach_s
     if not np.any(near & usable):
         near = np.ones(len(near), dtype=bool)
-    path_readings = channel.readings.subset(_random_subset(near & usable, _PATH_READINGS, rng))
+    path_readings = channel.readings.subset(random_subset(near & usable, _PATH_READINGS, rng))
     chosen = np.union1d(
-        _random_subset(near & usable, _MAX_READINGS, rng), _random_subset(~near & usable, _MAX_READINGS // 4, rng)
+        random_subset(near & usable, _MAX_READINGS, rng), random_subset(~near & usable, _MAX_READINGS // 4, rng)
     )
     # A power limit may act at any time: demand may deviate throughout a burst, as finely as readings can resolve.
     longest_s = float(np.quantile(load.end_s - load.begin_s, _LONG_BURST_QUANTILE))
@@ -365,7 +223,7 @@ def _fine_fit(
     *,
     rounds: int = 3,
     from_s: float | None = None,
-    knots: int = _SHAPE_KNOTS,
+    knots: int = SHAPE_KNOTS,
     drifts: bool = False,
 ) -> SensorFit:
     """A fit that starts from a window of ``from_s``, with the readings and shapes that a window of ``window_s`` requires."""
@@ -381,9 +239,7 @@ def _fine_fit(
     steep = falling & (falling_s < max(3.0 * window_s, 0.5 * each_s))
     tail = (falling & ~steep) | ((channel.before_next_s < each_s) & ~rising)
     similar = channel.similar_pace
-    chosen = np.union1d(
-        _random_subset((rising | steep) & similar, most, rng), _random_subset(tail & similar, most // 4, rng)
-    )
+    chosen = np.union1d(random_subset((rising | steep) & similar, most, rng), random_subset(tail & similar, most // 4, rng))
     known = rough.slow_s > 0.0
     start = replace(
         rough,
@@ -434,7 +290,7 @@ def _fit_parameters(
     max_change = np.array([_MAX_LOG_CHANGE, _MAX_LOG_CHANGE, _MAX_LOG_CHANGE if fast else _MAX_LOG_CHANGE_SLOW])
     scale_s = start.span_s + max(start.delay_s, 0.0)
     half_s = max(0.5 * float(np.ptp(readings.moment_s)), 1e-9)
-    when = (readings.moment_s - _centre_of(readings)) / half_s
+    when = (readings.moment_s - centre_of(readings)) / half_s
     drift = np.stack([when, when**2 - 1.0 / 3.0], axis=1)  # Legendre's polynomials, orthogonal to a constant level
     power_range = max(float(np.ptp(readings.power_w)), 1e-6)
 
@@ -483,7 +339,7 @@ def _fit_parameters(
         x = whole(solution.x)
         values, residual = solve_powers(x)
         residual_w = residual[: len(weight)] * noise / weight
-        noise = max(_MAD_TO_SD * float(np.median(np.abs(residual_w - np.median(residual_w)))), 1e-3 * noise_w)
+        noise = max(MAD_TO_SD * float(np.median(np.abs(residual_w - np.median(residual_w)))), 1e-3 * noise_w)
         # These multiply rows, so that they act squared. A fine fit takes the root of Huber's weights, which makes it Huber's
         # loss. A coarse fit takes them as they are: where the model is nearly exact, outliers have another cause, such as a
         # stale sample.
@@ -524,44 +380,6 @@ def _variances(jacobian: FloatArray, residual: FloatArray, run: IndexArray) -> F
     return np.asarray(np.maximum(clustered, scatter * np.diag(bread)))
 
 
-def reading_noise(
-    channel: ChannelReadings, parameters: SensorParameters, executions_s: FloatArray, *, busy: bool
-) -> float | None:
-    """Standard deviation of readings that reflect only rest, or only steady work.
-
-    Where a window is so short that it sees the phase of an execution, what depends on that phase is not noise.
-
-    Args:
-        channel: its readings.
-        parameters: approximate window and delay.
-        executions_s: when executions began or ended, ascending.
-        busy: under load rather than at rest.
-
-    Returns:
-        ``None`` where there are too few steady readings.
-    """
-    load, readings = channel.load, channel.readings
-    transient_s = parameters.reach_s + parameters.delay_s + _STEADY_AFTER * max(parameters.slow_s, load.execution_s)
-    if busy:
-        steady = (channel.after_begin_s > transient_s) & (channel.after_end_s < 0.0)
-    else:
-        steady = (channel.after_end_s > transient_s) & (channel.before_next_s > 0.0)
-    chosen = np.flatnonzero(steady)[-_NOISE_READINGS:]
-    if len(chosen) < _MIN_STEADY:
-        return None
-    power = readings.power_w[chosen]
-    if busy and channel.sees_shape(parameters):
-        middle = readings.moment_s[chosen] - parameters.delay_s - 0.5 * parameters.span_s
-        before = np.clip(np.searchsorted(executions_s, middle, side="right") - 1, 0, len(executions_s) - 2)
-        phase = (middle - executions_s[before]) / (executions_s[before + 1] - executions_s[before])
-        angle = 2.0 * np.pi * np.outer(phase, np.arange(1, _HARMONICS + 1))
-        design = np.column_stack([np.ones(len(phase)), np.cos(angle), np.sin(angle)])
-        if len(chosen) > 3 * design.shape[1]:
-            power = power - design @ np.linalg.lstsq(design, power, rcond=None)[0]
-    # Between neighbours, so that a slow drift does not count as noise; differences of two have twice the variance.
-    return float(_MAD_TO_SD * np.median(np.abs(np.diff(power))) / np.sqrt(2.0))
-
-
 def _median_residual_w(fit: SensorFit) -> float:
     return float(np.median(np.abs(fit.residual_w)))
 
@@ -577,9 +395,3 @@ def _uneven(steps: int) -> FloatArray:
     index = np.arange(steps + 1.0)
     inside = np.minimum(index, steps - index) > 0.0
     return np.asarray(index + np.where(inside, 0.35 * np.sin(2.4 * index), 0.0))
-
-
-def _random_subset(mask: BoolArray, most: int, rng: np.random.Generator) -> IndexArray:
-    """Indices where the mask holds; a random subset where these are too many."""
-    indices = np.flatnonzero(mask)
-    return indices if len(indices) <= most else np.sort(rng.choice(indices, most, replace=False))

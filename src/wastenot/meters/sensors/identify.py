@@ -24,9 +24,11 @@ from wastenot.core.progress import Progress, Silent
 from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import Instrument
 from wastenot.meters.sensors.bursts import AimedRests, BurstSeries
-from wastenot.meters.sensors.fit import ChannelReadings, SensorFit, fit_channel, reading_noise, rough_fit
+from wastenot.meters.sensors.channel_readings import ChannelReadings, reading_noise
+from wastenot.meters.sensors.fit import SensorFit, fit_channel
 from wastenot.meters.sensors.identity import GAIN_NOTE, SensorIdentity, Sensors
 from wastenot.meters.sensors.model import BurstReadings
+from wastenot.meters.sensors.rough_fit import rough_fit
 from wastenot.meters.sensors.updates import Updates, find_updates
 from wastenot.workloads.kernel import KernelSpec
 

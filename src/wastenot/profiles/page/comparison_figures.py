@@ -329,8 +329,7 @@ def _context_panel(kernel: str, members: list[Profile], most_w: float, *, last: 
         x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")
     )
     texts = base.mark_text(style="label", align="left", fontSize=11).encode(
-        x=alt.XValue(int(_ALL_WIDTH / _ROOM)),
-        text=alt.Text("text:N"),
+        x=alt.XValue(int(_ALL_WIDTH / _ROOM)), text=alt.Text("text:N")
     )
     return layered(bars, reference, errors, texts).properties(
         width=_ALL_WIDTH,

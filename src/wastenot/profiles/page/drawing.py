@@ -64,13 +64,9 @@ def drawn_readings(
     rows = np.flatnonzero((logged.channel == index) & (moment >= span_s[0]) & (moment <= span_s[1]))
     total = len(rows)
     if total > most:
-        rows = rows[_every_nth_run(logged.run[rows], most / total)]
+        run, fraction = logged.run[rows], most / total  # of the runs, evenly over the session
+        rows = rows[np.floor((run + 1) * fraction) > np.floor(run * fraction)]
     return rows, total
-
-
-def _every_nth_run(run: IndexArray, fraction: float) -> FloatArray:
-    """A mask that keeps a fraction of the runs, evenly over the session."""
-    return np.asarray(np.floor((run + 1) * fraction) > np.floor(run * fraction))
 
 
 def polynomial_trend(x: FloatArray, power_w: FloatArray, at: FloatArray) -> FloatArray | None:

@@ -110,27 +110,13 @@ def _averaged(profile: Profile, state: State) -> bool:
 
 
 def _layers(
-    profile: Profile,
-    state: State,
-    name: str,
-    unit: TimeUnit,
-    x: Any,
-    y: Any,
-    y_title: str,
-    kinds: dict[str, str],
+    profile: Profile, state: State, name: str, unit: TimeUnit, x: Any, y: Any, y_title: str, kinds: dict[str, str]
 ) -> list[Any]:
     alt = altair()
     inside: UnitPower = state.channels[name]
     at = unit.factor * state.time_s
 
-    color = series_color(
-        "kind:N",
-        kinds,
-        columnPadding=22,
-        symbolSize=60,
-        symbolOpacity=1,
-        labelLimit=400,
-    )
+    color = series_color("kind:N", kinds, columnPadding=22, symbolSize=60, symbolOpacity=1, labelLimit=400)
 
     def kind(what: str) -> str:
         return what if name == TOTAL else named(name)

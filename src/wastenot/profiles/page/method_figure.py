@@ -58,8 +58,10 @@ def _chart(profile: Profile) -> Any:
     unsynced, _ = drawn_readings(profile, TOTAL, span_s, unsynchronised=True, most=_MOST)
     golden, golden_unsynced = synced[logged.golden[synced] == 1], unsynced[logged.golden[unsynced] == 1]
     others = synced[logged.golden[synced] == 0]
-    low, high = _power_limits(logged.power_w[np.concatenate([synced, unsynced])])
-    panel = _Panel(unit, span_s, (low, high), _WIDTH)
+    power_w = logged.power_w[np.concatenate([synced, unsynced])]
+    margin_w = 0.05 * max(float(np.ptp(power_w)), 1.0)
+    limits_w = max(float(power_w.min()) - margin_w, 0.0), float(power_w.max()) + margin_w
+    panel = _Panel(unit, span_s, limits_w, _WIDTH)
     sync = [
         panel.dots(logged.unsynchronised_s[golden_unsynced], logged.power_w[golden_unsynced], "not synchronised"),
         panel.dots(logged.moment_s[golden], logged.power_w[golden], "synchronised"),
@@ -92,11 +94,6 @@ def _few(profile: Profile, panel: _Panel, golden: IndexArray) -> Any:
             layers.append(panel.line(at, line, label, dashed=color == RED))
             kinds[label] = (color, 1.0)
     return panel.drawn(layers, kinds, f"Only {FEW_RUNS} runs")
-
-
-def _power_limits(power_w: FloatArray) -> tuple[float, float]:
-    margin = 0.05 * max(float(np.ptp(power_w)), 1.0)
-    return max(float(power_w.min()) - margin, 0.0), float(power_w.max()) + margin
 
 
 class _Panel:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wastenot.core.errors import BadInputError
-from wastenot.core.origin import Origin
 from wastenot.pages.figure import Figure
 from wastenot.pages.page import Folded, Page
 from wastenot.profiles.page.comparison_figures import CONTEXTS, SHAPES, components_figure, contexts_figure, shapes_figure
@@ -62,7 +61,7 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
         verb="power profile",
         brand="power profile" if len(profiles) == 1 else "power profiles",
         title=title,
-        origin=_origin_of(profiles),
+        origin=next((profile.origin for profile in profiles if profile.origin != "measured"), "measured"),
         effect=effect,
         verdict=verdict,
         panels=panels,
@@ -89,16 +88,7 @@ def _notes(profiles: Sequence[Profile]) -> list[str]:
 
 
 def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tuple[Figure, ...]:
-    """The figures of one profile in full, or those that compare several.
-
-    Args:
-        profiles: one or more.
-        relative: show the power of several as a fraction of the largest, instead of watts.
-
-    Raises:
-        BadInputError: there is none.
-        MissingExtraError: the ``report`` extra is not installed.
-    """
+    """The figures of one profile in full, or those that compare several; arguments and errors as of :func:`profile_page`."""
     if not profiles:
         raise BadInputError("no power profile was given; make one with 'wastenot profile run --out'")
     if len(profiles) == 1:
@@ -108,8 +98,3 @@ def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tup
         shapes_figure(profiles, relative=relative),
         contexts_figure(profiles),
     )
-
-
-def _origin_of(profiles: Sequence[Profile]) -> Origin:
-    """Where the numbers come from: ``measured`` only if all are."""
-    return next((profile.origin for profile in profiles if profile.origin != "measured"), "measured")

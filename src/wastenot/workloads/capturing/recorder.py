@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,7 +67,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = kwargs or {}
-        if any(_unwraps_itself(kind) for kind in types):
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # the operations on the wrapped tensors are dispatched here next
         if not isinstance(func, HigherOrderOperator):
             if func.namespace in _QUERY_NAMESPACES or base_name(func) in _QUERIES:
@@ -207,8 +207,3 @@ def _made_nothing(func: Any, signature: Signature, out: Any) -> bool:
     if not outputs:
         return False
     return all(why_opaque(t) is None and (t.numel() == 0 or storage_of(t) in inputs) for t in outputs)
-
-
-def _unwraps_itself(kind: Callable[..., Any]) -> bool:
-    """Whether a tensor type is a wrapper that dispatches operations to the tensors that it holds."""
-    return hasattr(kind, "__tensor_flatten__")

@@ -200,7 +200,7 @@ def moved_bytes(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
         out: its result.
     """
     writes = _written_arguments(func)
-    names = _argument_names(func)
+    names = [argument.name for argument in func._schema.arguments] if hasattr(func, "_schema") else []
     read, written = _Sum(), _Sum()
     inputs: set[int] = set()
     outputs = sum(_touched(tensor) for tensor in flat_tensors(out))
@@ -255,10 +255,6 @@ def _strided(tensor: torch.Tensor) -> bool:
 
 def _memory_of(tensor: torch.Tensor) -> int:
     return storage_of(tensor) if _strided(tensor) else -id(tensor)
-
-
-def _argument_names(func: Any) -> list[str]:
-    return [argument.name for argument in func._schema.arguments] if hasattr(func, "_schema") else []
 
 
 def _written_arguments(func: Any) -> set[str]:

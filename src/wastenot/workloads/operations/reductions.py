@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -19,7 +21,7 @@ def column_sums(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     if splits <= 1:
         return PreparedCall(add_column_sums, (make.normal(width), grad), "eager, 2 operations")
     if rows % splits == 0:
-        return PreparedCall(_even_sums, (grad.view(splits, rows // splits, width),))
+        return PreparedCall(partial(torch.sum, dim=1, dtype=torch.float32), (grad.view(splits, rows // splits, width),))
     return PreparedCall(_uneven_sums, (grad, splits), "eager, 3 operations: the rows do not divide evenly")
 
 
@@ -37,10 +39,6 @@ def add_column_sums(total: Tensor, grad: Tensor) -> Tensor:
 def add_partials(total: Tensor, partials: Tensor) -> Tensor:
     """Sum of (splits, width) in fp32 and ``total``, at the latter's data type."""
     return (total.float() + partials.sum(0)).to(total.dtype)
-
-
-def _even_sums(grad: Tensor) -> Tensor:
-    return grad.sum(1, dtype=torch.float32)
 
 
 def _uneven_sums(grad: Tensor, splits: int) -> Tensor:
