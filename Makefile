@@ -90,13 +90,14 @@ docs-serve: docs
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# What root's daemon and wastenot-pods run on and what builds the wheel, each in exact versions with hashes; needs uv (pip install uv).
-LOCK := uv pip compile - --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --emit-build-options \
+# What each image runs on and what builds the wheel, in exact versions with hashes; needs uv (pip install uv).
+LOCK := uv pip compile --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --emit-build-options \
   --generate-hashes --constraint constraints.txt --no-annotate --custom-compile-command "make lock"
 lock:
-	printf '%s\n' amdsmi lazy-loader nvidia-ml-py | $(LOCK) --output-file deploy/requirements/daemon.txt
-	printf '%s\n' amdsmi lazy-loader numpy nvidia-ml-py pydantic | $(LOCK) --output-file deploy/requirements/pods.txt
-	echo setuptools | $(LOCK) --output-file deploy/requirements/build.txt
+	printf '%s\n' amdsmi lazy-loader nvidia-ml-py | $(LOCK) - --output-file deploy/requirements/daemon.txt
+	printf '%s\n' amdsmi lazy-loader numpy nvidia-ml-py pydantic | $(LOCK) - --output-file deploy/requirements/pods.txt
+	echo setuptools | $(LOCK) - --output-file deploy/requirements/build.txt
+	$(LOCK) pyproject.toml --extra report --extra serve --extra nvidia --no-emit-package colorama --output-file deploy/requirements/users.txt
 
 format: $(READY)
 	$(BIN)/ruff check --fix

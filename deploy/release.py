@@ -4,6 +4,7 @@
                      say VERSION
     tested           by .ci/run in a clone of the tag: checks, documentation, schemas, every test
     built twice      in two clones, and refused unless wheel and sdist are equal byte for byte
+    documented       into dist/site/X.Y, beside other versions (dist/site is what a web server serves), or it is refused
     dist/VERSION     wheel, sdist, sbom.cdx.json (CycloneDX), licences.csv, provenance.intoto.json, SHA256SUMS
 
 ``--rehearse`` builds HEAD into ``dist/rehearsal`` whatever was refused, and leaves the tests out. The provenance is a
@@ -94,7 +95,7 @@ def normalised(sdist: bytes, epoch: int) -> bytes:
 
 def digests(folder: Path) -> dict[str, str]:
     """SHA-256 of each file, by name."""
-    return {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+    return {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 def environment(folder: Path, *requirements: str) -> Path:
@@ -123,6 +124,28 @@ def write_sbom(tree: Path, wheel: Path, out: Path, room: Path) -> None:
 def _licences(part: dict[str, list[dict[str, dict[str, str] | str]]]) -> str:
     found = [each.get("expression") or each["license"] for each in part.get("licenses", ())]
     return "; ".join(each if isinstance(each, str) else each.get("id") or each["name"].partition("\n")[0] for each in found)
+
+
+def document(clone: Path, version: str, python: Path, site: Path) -> Path:
+    """Build a clone's documentation into ``site/X.Y``, where each page says X.Y and lets readers choose another version.
+
+    That choice is the theme's and reads ``versions.json`` (https://zensical.org/docs/setup/versioning). mike, which writes
+    that file there, keeps sites on a branch of git and is not needed for it.
+    """
+    number = ".".join(version.split(".")[:2])
+    settings = re.sub(r"(?m)^site_name: .*", rf"\g<0> {number}", (clone / "mkdocs.yml").read_text())
+    (clone / "versioned.yml").write_text(f"{settings}extra: {{version: {{provider: mike}}}}\n")
+    command = (python, "-m", "zensical", "build", "--clean", "--strict", "--config-file", "versioned.yml")
+    done = subprocess.run(command, cwd=clone, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"wastenot {version} is not released: its documentation fails:\n{done.stdout}{done.stderr}")
+    shutil.rmtree(site / number, ignore_errors=True)
+    shutil.copytree(clone / "site", site / number)
+    there = (path.name for path in site.iterdir() if path.is_dir())
+    numbers = sorted(there, key=lambda each: [*map(int, each.split("."))], reverse=True)
+    (site / "versions.json").write_text(json.dumps([{"version": each, "title": each, "aliases": []} for each in numbers]))
+    (site / "index.html").write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={numbers[0]}/">\n')
+    return site / number
 
 
 def provenance(tree: Path, version: str, made: dict[str, str]) -> dict[str, object]:
@@ -177,6 +200,10 @@ def release(version: str, tree: Path, rehearse: bool) -> Path:
         write_sbom(tree, next(out.glob("*.whl")), out, room)
         if not rehearse:
             subprocess.run(["bash", ".ci/run"], cwd=clones[1], check=True)
+        tools = tomllib.loads((tree / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
+        python = environment(room / "docs", "--constraint", str(tree / "constraints.txt"), *tools)
+        pages = document(clones[1], version, python, out / "site" if rehearse else tree / "dist" / "site")
+        print(f"  documented in {pages.relative_to(out.parent if rehearse else tree)}")
         (out / "provenance.intoto.json").write_text(json.dumps(provenance(tree, version, made), indent=2) + "\n")
         (out / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in digests(out).items()))
         target = tree / "dist" / ("rehearsal" if rehearse else version)

@@ -12,6 +12,7 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+from testbed.printed import printed
 from wastenot.devices.common import journal
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +51,9 @@ class Controller:
 
     def _read(self):
         for line in self.process.stdout:
-            self.said.put(json.loads(line))
+            event = json.loads(line)
+            printed.append(event)
+            self.said.put(event)
 
     def wait_for(self, *kinds, seconds=60.0):
         """The next event of one of these kinds."""

@@ -17,6 +17,7 @@ from unittest import mock
 
 import typer
 
+from testbed.printed import printed
 from wastenot.cli.help_text import leaves
 from wastenot.cli.main import app, run
 
@@ -38,7 +39,7 @@ loss,1,900,9501,0.019,4.5,loss,,0.0001,0.01
 _DOCUMENTS = Path(__file__).parents[1] / "docs" / "json.md"
 SCHEMAS: dict[str, set[str]] = {}
 """The schemas of each command's documents, as they are documented."""
-for _words, _schema in re.findall(r"^\| `([\w -]+)`[^|]*\| `(wastenot\.[\w-]+/\d+)` \|", _DOCUMENTS.read_text(), re.M):
+for _words, _schema in re.findall(r"^\| `([\w -]+)`[^|]*\| \[`(wastenot\.[\w-]+/\d+)`\]", _DOCUMENTS.read_text(), re.M):
     SCHEMAS.setdefault(_words, set()).add(_schema)
 
 
@@ -94,6 +95,8 @@ class Program:
             cwd=self.folder, input=stdin, capture_output=True, text=True, encoding="utf-8", check=False,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "120"} | environment,
         )  # fmt: skip
+        if "--json" in arguments and done.returncode == 0:
+            printed.append(json.loads(done.stdout))
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def refuse(self, *arguments: str) -> str:

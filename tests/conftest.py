@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine, text
 
+from testbed import printed
 from testbed.postgresql import postgresql_server, programs
 from testbed.program import SWEEP, Program
 from wastenot.study.address import parse_address
@@ -38,6 +39,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for number in (signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+printed.watch()
 
 _SHARED = Path(__file__).parents[2] / "shared"
 _STRICT = os.environ.get("WASTENOT_TEST_STRICT") == "1"
@@ -82,6 +85,13 @@ def own_gpus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if request.node.get_closest_marker("gpu") is None:
         for name in ("WASTENOT_READ_ONLY", "CUDA_VISIBLE_DEVICES"):
             monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def as_published() -> Iterator[None]:
+    """JSON documents that a test printed are as their schemas say."""
+    yield
+    printed.check()
 
 
 @pytest.fixture

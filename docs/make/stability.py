@@ -9,9 +9,10 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from docs.make.page import DOCS, Page, table
+from docs.make.page import Page, table
+from testbed.printed import SCHEMAS, file_name
 
-SCHEMAS = DOCS / "schemas"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FILES = {
     "wastenot.planning.plan": "plans of kernels",
     "wastenot.pipelines.plan.plan": "plans of pipelines",
@@ -38,15 +39,10 @@ def _models(module: str) -> Iterator[tuple[str, type[BaseModel]]]:
             yield get_args(field.annotation)[0], model
 
 
-def file_name(schema: str) -> str:
-    """Of ``wastenot.plan/1``, ``plan-1.json``."""
-    return schema.removeprefix("wastenot.").replace("/", "-") + ".json"
-
-
 def text(schema: str, model: type[BaseModel]) -> str:
     """A schema as it is published."""
     body = model.model_json_schema(by_alias=True, mode="validation")
-    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **body, "title": schema}, indent=1) + "\n"
+    return json.dumps({"$schema": DIALECT, **body, "title": schema}, indent=1) + "\n"
 
 
 def listed() -> str:

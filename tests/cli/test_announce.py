@@ -6,6 +6,10 @@ from dataclasses import replace
 import pytest
 
 import wastenot as wn
+from wastenot.kernels.judge import reproduction
+from wastenot.kernels.judge.reproduction import CardResult, Reproduction
+from wastenot.kernels.run.interleaved import Interval, Transfer, TransferRow
+from wastenot.planning.comparison import compare
 from wastenot.sweeping.announce import announcement
 
 
@@ -56,3 +60,17 @@ def test_notes_name_flags(tmp_path):
 def test_the_parts_of_a_reproduction_are_known_before(wastenot):
     document = json.loads(wastenot("reproduce", "--dry-run", "--json").out)
     assert len(document["parts"]) == 16 and sum(part["points"] for part in document["parts"]) > 10_000
+
+
+def test_a_reproduction_prints_the_plans_of_each_card(wastenot, monkeypatch):
+    source = wastenot.folder / "my.db"
+    wn.import_sweep(wastenot.folder / "sweep.csv", source, device="sim:card")
+    made, by_pass = (wn.plan(source, as_measured=True, granularity=each) for each in ("kernel", "pass"))
+    card = CardResult("sim:card", made, compare(source, as_measured=True), by_pass)
+    change = Interval(mean=-0.1, low=-0.2, high=0.0, least_pair=-0.3, greatest_pair=0.1)
+    moved = Transfer("gpt3-xl", "sim:card", "simulated", 10, (TransferRow("gpt3-xl at 8", change, change, 0.1, 20.0),))
+    monkeypatch.setattr(reproduction, "estimate_reproduction", lambda folder, seed: ())
+    monkeypatch.setattr(reproduction, "reproduce", lambda *arguments: Reproduction((card,), moved, moved, ""))
+    document = json.loads(wastenot("reproduce", "--json").out)
+    assert [each["plan"]["digest"] for each in document["cards"]] == [made.digest]
+    assert document["batches"]["rows"][0]["energy_change"]["least_pair"] == -0.3

@@ -18,6 +18,7 @@ import pytest
 from testbed.few_kernels import write_few_kernels
 from testbed.job_traces import POWER, TRAIN
 from testbed.pipeline_profiles import write_profile
+from testbed.printed import printed
 from testbed.serving_inputs import SCENARIO, SERVERS, STEPS
 from testbed.toy_gpu import TOY
 
@@ -94,6 +95,7 @@ def written(folder: Path, commands: tuple[tuple[str, ...], ...], *, seed: int, t
         | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "COLUMNS": "120"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    printed.extend(json.loads(each.read_text(encoding="utf-8")) for each in folder.glob("[0-9][0-9]-*.json"))
     time_of_day = re.compile(rf'"(?:{"|".join(WHEN)})": "[^"]*"')
     files = sorted(each for each in folder.rglob("*") if each.suffix in {".json", ".csv", ".toml"})
     return {str(each.relative_to(folder)): time_of_day.sub("", each.read_text(encoding="utf-8")) for each in files}

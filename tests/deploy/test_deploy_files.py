@@ -131,7 +131,20 @@ def test_systemd_understands_group_and_folders(tmp_path):
 def test_the_recipe_of_the_image_copies_what_exists_and_starts_the_daemon():
     text = re.sub(r"\\\n", " ", (DEPLOY / "container" / "Containerfile").read_text())
     lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
-    known = {"ARG", "FROM", "COPY", "RUN", "ENV", "VOLUME", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    known = {
+        "ARG",
+        "FROM",
+        "COPY",
+        "RUN",
+        "ENV",
+        "USER",
+        "WORKDIR",
+        "VOLUME",
+        "STOPSIGNAL",
+        "HEALTHCHECK",
+        "ENTRYPOINT",
+        "CMD",
+    }
     assert {word for word, _ in lines} <= known
     for word, rest in lines:
         if word == "COPY" and "--from" not in rest:
@@ -140,6 +153,9 @@ def test_the_recipe_of_the_image_copies_what_exists_and_starts_the_daemon():
             assert isinstance(json.loads(rest), list)
     said = dict(lines)
     assert json.loads(said["ENTRYPOINT"]) == ["wastenotd"] and said["STOPSIGNAL"] == "SIGTERM"
+    assert all("@${PYTHON_DIGEST}" in rest for word, rest in lines if word == "FROM")
+    users = lines[[rest.endswith(" AS users") for _, rest in lines].index(True) :]
+    assert ["USER", "1000:1000"] in users and next(rest for word, rest in users if word == "ENTRYPOINT") == '["wastenot"]'
     for line in (rest for word, rest in lines if word == "RUN"):
         for installed in re.findall(r"pip install ([^&]*)", line):
             assert "--require-hashes" in installed or {"--no-deps", "--no-index"} <= {*installed.split()}

@@ -2,7 +2,9 @@
 
 import importlib.util
 import io
+import json
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -85,6 +87,25 @@ def test_an_sdist_keeps_its_files_and_nothing_of_who_packed_it_when():
 def test_all_that_is_released_says_one_version():
     said = [each for each in release.problems("0.0.0", ROOT) if "says version" in each]
     assert len(said) == 3 and len({each.partition("says version ")[2].partition(":")[0] for each in said}) == 1
+
+
+def test_documentation_of_versions_lies_side_by_side_and_opens_at_the_newest(tmp_path):
+    clone, site = tmp_path / "clone", tmp_path / "site"
+    (clone / "docs").mkdir(parents=True)
+    for name in ("mkdocs.yml", "CHANGELOG.md"):
+        (clone / name).write_text((ROOT / name).read_text().partition("plugins:")[0])
+    (clone / "docs" / "index.md").write_text((ROOT / "docs" / "releases.md").read_text())
+    for version in ("0.9.1", "0.10.0"):
+        release.document(clone, version, sys.executable, site)
+    for number in ("0.9", "0.10"):
+        page = (site / number / "index.html").read_text()
+        assert f"wastenot {number}<" in page and '"version":{"provider":"mike"}' in page and "Unreleased" in page
+    assert [each["version"] for each in json.loads((site / "versions.json").read_text())] == ["0.10", "0.9"]
+    assert "url=0.10/" in (site / "index.html").read_text()
+    (clone / "docs" / "index.md").write_text("[nowhere](nowhere.md)\n")
+    with pytest.raises(SystemExit, match=r"0\.11\.0 is not released: (?s:.*)page does not exist"):
+        release.document(clone, "0.11.0", sys.executable, site)
+    assert not (site / "0.11").exists()
 
 
 @pytest.mark.slow

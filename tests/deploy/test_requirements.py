@@ -80,7 +80,7 @@ def test_what_wastenot_pods_imports_is_there_and_nothing_else(tmp_path):
 
 def test_versions_are_those_that_were_tested_together_and_that_the_package_admits():
     tested = re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    assert (locked("daemon") | locked("pods")).items() <= {
+    assert (locked("daemon") | locked("pods") | locked("users")).items() <= {
         canonicalize_name(name): Version(version) for name, version in tested
     }.items()
     assert locked("build").keys() == {"setuptools"}
@@ -91,3 +91,5 @@ def test_versions_are_those_that_were_tested_together_and_that_the_package_admit
     bounds = {canonicalize_name(each.name): each.specifier for each in map(Requirement, asked)}
     assert have.keys() - bounds.keys() == {"packaging"} | OF_PYDANTIC  # packaging is what lazy-loader asks for
     assert all(version in bounds[name] for name, version in have.items() if name in bounds)
+    of_users = map(Requirement, project["dependencies"] + extras["report"] + extras["serve"] + extras["nvidia"])
+    assert all(locked("users")[canonicalize_name(each.name)] in each.specifier for each in of_users)

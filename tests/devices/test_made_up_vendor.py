@@ -115,11 +115,14 @@ def test_after_a_kill_the_next_command_gives_them_back_whichever_card_it_is_for(
     assert state(FIRST) == DEFAULT and journal.journals() == ()
 
 
-def test_after_a_kill_reset_gives_them_back(changed, wastenot):
+@pytest.mark.parametrize("as_json", [False, True])
+def test_after_a_kill_reset_gives_them_back(changed, wastenot, as_json):
+    assert json.loads(wastenot("device", "reset", "--json").stdout)["held"] == [FIRST]
     changed.kill()
     changed.wait()
-    said = wastenot("device", "reset")
-    assert said.returncode == 0 and f"{FIRST}: process {changed.pid}" in said.stderr
+    said = wastenot("device", "reset", *["--json"] * as_json)
+    assert said.returncode == 0
+    assert json.loads(said.stdout)["restored"] == [FIRST] if as_json else f"{FIRST}: process {changed.pid}" in said.stderr
     assert state(FIRST) == DEFAULT and journal.journals() == ()
 
 

@@ -16,7 +16,7 @@ from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine, Scheduler, core_clocks_mhz
 from wastenot.serving.model.loads import at_rate
 from wastenot.serving.model.requests import Requests, log_normal_lengths
-from wastenot.serving.policies.by_name import NAMES, maker_of
+from wastenot.serving.policies.by_name import NAMES, Name, maker_of
 from wastenot.serving.policies.oracle import run_oracle
 from wastenot.serving.simulation.policy import Fixed, Policy
 from wastenot.serving.simulation.served import Served, gap_percentile_s
@@ -117,10 +117,10 @@ def result_of(policy: str, served: Served, engine: Engine, deadlines: Deadlines)
     )
 
 
-PolicyName = Literal["greatest", "fixed", "throttllem", "greenllm", "price", "by-metrics", "oracle"]
+PolicyName = Literal["greatest", "fixed", Name, "oracle"]
 POLICY_NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
-DEFAULT_POLICIES: Final = POLICY_NAMES[:-2]
+DEFAULT_POLICIES: Final = tuple(name for name in POLICY_NAMES if name not in ("by-metrics", "oracle"))
 """All but the one that sees metrics alone, and the oracle, which takes minutes."""
 
 _BIN_S = 0.25  # of time lines
