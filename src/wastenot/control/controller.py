@@ -40,6 +40,9 @@ _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is w
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
 _MOST_CHECKED = 8
 _SMALL = 0.02  # change of a GPU's clocks that leaves what was compared before comparable
+_ALL_BEGIN = 40  # iteration from which on all of a job alternate together: any job is as steady as it gets by then
+_ALL_READ_S = 0.1  # assumed between steps of the energy counter, where all must assume the same
+_ALL_LEAST = 8  # iterations of their stretches: with 1 % of noise the mean is known to 0.35 %, as :meth:`Guard.enough` wants
 
 
 class Controller(ClockDriver):
@@ -55,6 +58,7 @@ class Controller(ClockDriver):
         rehearsed: what takes note of a program that the GPUs do not run: its times say nothing of the plan's clocks, so that
             nothing is compared, guarded or refused by them.
         executions: what carries out the schedule's rungs on each GPU; by default requests of its segments.
+        together: whether other processes run the same plan on other GPUs of the job, as in :meth:`_next_cycle`.
 
     Raises:
         BadInputError: no GPU is given.
@@ -77,6 +81,7 @@ class Controller(ClockDriver):
         rehearsed: Rehearsed | None = None,
         traffic: Traffic | None = None,
         executions: Sequence[RungExecution] | None = None,
+        together: bool = False,
     ) -> None:
         super().__init__(
             gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed,
@@ -97,7 +102,9 @@ class Controller(ClockDriver):
         self._ladder = Ladder(schedule.rungs, schedule.max_slowdown)
         self._may_wait = own
         self._slack = Slack(len(own)) if len(own) > 1 and rehearsed is None else None
+        self._together, self._cycles = together, 0
         self._stretch: Stretch | None = None
+        self._since = 0  # iteration with which the stretch began
         self._coming: deque[Stretch] = deque()
         self._alarm: Alarm | None = None
         self._checked: int | None = None  # iteration of the latest block after an alarm
@@ -281,6 +288,11 @@ class Controller(ClockDriver):
 
     def _begin_iteration(self, iteration: int, reached_s: float) -> None:
         before, before_s = self._iteration, self._iteration_s
+        if before is not None and iteration < before:  # the job was started again
+            self._since = iteration
+            if self._together:
+                self._start_over(reached_s)
+                before = None
         self._iteration, self._iteration_s = iteration, reached_s
         if self._state == "holding":
             self._state = "starting"
@@ -296,6 +308,8 @@ class Controller(ClockDriver):
             self._start(took_s, reached_s)
         elif self._state == "running":
             self._count(took_s, reached_s)
+        while self._stretch is not None and iteration - self._since >= self._stretch.iterations:
+            self._next_stretch(reached_s)
         if self._slack is not None:
             self._slack.counted = iteration if self._state == "running" and self._at_plan else None
 
@@ -305,7 +319,7 @@ class Controller(ClockDriver):
         seen = self._first_times_s[SKIPPED:]
         if len(seen) > 1:
             self._guard.noise.learn(seen[-2], seen[-1])
-        if self._dry_run or len(seen) < LEAST_ITERATIONS:
+        if self._dry_run or len(seen) < LEAST_ITERATIONS or (self._together and (self._iteration or 0) < _ALL_BEGIN):
             return
         if self.rehearsed is not None:
             self._usual_s = _median(seen)
@@ -334,7 +348,7 @@ class Controller(ClockDriver):
             self._tell("note", "the plan leaves everything at the default clocks: there is nothing to do")
             self._state = "idle"
             return
-        self._state = "running"
+        self._state, self._since, self._cycles = "running", _ALL_BEGIN, 0
         self._next_cycle(now_s)
 
     def _count(self, took_s: float, now_s: float) -> None:
@@ -343,11 +357,10 @@ class Controller(ClockDriver):
         assert stretch is not None
         if self.rehearsed is not None:
             stretch.times_s.append(took_s)
-            if len(stretch.times_s) >= stretch.iterations:
-                self._next_stretch(now_s)
             return
         if took_s > PAUSE * self._usual_s and self._pauses < MOST_PAUSES:
             self._pauses += 1
+            self._since += not self._together  # for all, only the number of an iteration counts
             stretch.spoiled = True
             return
         if self._pauses >= MOST_PAUSES and took_s > PAUSE * self._usual_s:
@@ -372,9 +385,6 @@ class Controller(ClockDriver):
             if alarm is not None and alarm.sure:
                 self._step(alarm.excess)
                 self._cut_short(now_s)
-                return
-        if len(times_s) >= stretch.iterations:
-            self._next_stretch(now_s)
 
     def _shifted(self, took_s: float, now_s: float) -> None:
         """Iterations take much longer than they did, again and again."""
@@ -387,17 +397,26 @@ class Controller(ClockDriver):
     # ---- stretches -------------------------------------------------------------------------------------------
 
     def _next_cycle(self, now_s: float) -> None:
-        pairs = len(self._ledger.time_pairs(self._rung))
+        """Begin another cycle.
+
+        Where other processes run the plan on other GPUs of the job, all are at the default clocks in the same iterations
+        without telling each other: how long stretches are follows from the plan and the number of the iteration alone.
+        """
+        pairs, rng, least = len(self._ledger.time_pairs(self._rung)), self._rng, self._guard.enough()
+        iteration_s = self._usual_s
         period_s = max((edges.period_s for edges in self._edges), default=0.0)
-        cycle = self._lengths.cycle(
-            self._rung, self._default_rung, pairs, self._usual_s, period_s, self._rng, self._guard.enough()
-        )
-        self._coming = deque(cycle)
+        if self._together:
+            pairs, iteration_s, period_s = self._cycles, self.schedule.rungs[-1].time_s, _ALL_READ_S
+            rng, least = random.Random(pairs), _ALL_LEAST
+            self._cycles += 1
+        self._coming = deque(self._lengths.cycle(self._rung, self._default_rung, pairs, iteration_s, period_s, rng, least))
         self._next_stretch(now_s)
 
     def _next_stretch(self, now_s: float) -> None:
         """End the stretch that runs, and begin the one that follows."""
         ended = self._finish_stretch(now_s)
+        if ended is not None:
+            self._since += ended.iterations
         if ended is not None and not ended.default:
             self._ladder.ran(len(ended.times_s))
         # A block is followed by iterations that rest: when they have ended, its energy and that before it are known.
@@ -410,6 +429,8 @@ class Controller(ClockDriver):
             self._next_cycle(now_s)
             return
         before, self._stretch = ended, self._coming.popleft()
+        if not self._together:
+            self._since = self._iteration or 0
         self._stretch.begin = self._edge(now_s)
         arm = self._default_rung if self._stretch.default else self._stretch.rung
         if before is None or before.rung != arm:
@@ -450,12 +471,18 @@ class Controller(ClockDriver):
 
     def _cut_short(self, now_s: float) -> None:
         """End the stretch that runs, and begin a cycle at the rung that is present now."""
+        if self._together:
+            self._fall_back(now_s)
+            return
         self._coming.clear()
         self._next_stretch(now_s)
 
     def _check_at_default(self, now_s: float) -> None:
         if self._stretch is not None and not self._stretch.default:
             self._stretch.spoiled = True
+        if self._together:
+            self._fall_back(now_s)
+            return
         settle = self._lengths.settling(self._usual_s)
         self._coming = deque(
             [
@@ -463,6 +490,23 @@ class Controller(ClockDriver):
                 Stretch("block", self._default_rung, True, min(max(LEAST_ITERATIONS, self._guard.enough()), _MOST_CHECKED)),
             ]
         )
+        self._next_stretch(now_s)
+
+    def _fall_back(self, now_s: float) -> None:
+        """Run at the default clocks until all others do as well, which shows whether the plan's are to blame.
+
+        That slows nobody down, whatever the others run; what only some GPUs run says nothing of the default clocks.
+        """
+        stretch = self._stretch
+        assert stretch is not None and self._iteration is not None
+        if stretch.default:
+            stretch.times_s.clear()  # it began before whatever has happened
+            return
+        ran = self._iteration - self._since
+        left, stretch.iterations = stretch.iterations - ran, ran
+        while self._coming and not self._coming[0].default:
+            left += self._coming.popleft().iterations
+        self._coming.appendleft(Stretch("rest", self._default_rung, True, left))
         self._next_stretch(now_s)
 
     def _after_block(self, block: Stretch) -> None:

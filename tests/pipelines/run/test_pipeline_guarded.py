@@ -1,4 +1,6 @@
-"""Pipelines whose ranks one process controls: their slowdown is guarded and their saving proved, as of any plan."""
+"""Pipelines whose ranks one process controls, or one each: slowdowns are guarded and savings proved, as of any plan."""
+
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -20,21 +22,29 @@ RANKS, SWITCHING = 2, switch_time("sim:h200")
 
 
 class Marked:
-    """Marks instructions for a controller."""
+    """Marks instructions for a controller of all ranks, or for one of each."""
 
-    def __init__(self, controller, graph):
-        self.controller, self.steps = controller, [graph.steps(rank) for rank in range(RANKS)]
+    def __init__(self, controllers, graph, at_iteration=lambda iteration: None):
+        self.controllers, self.at_iteration = controllers, at_iteration
+        self.steps = [graph.steps(rank) for rank in range(RANKS)]
+        self.at_default = [[] for _ in range(RANKS)]  # by rank and iteration, once clocks were requested for it
 
     def begin(self, rank, step, now_s):
+        apart = len(self.controllers) > 1
+        controller = self.controllers[rank * apart]
+        if step == 0 and rank == 0:
+            self.at_iteration(len(self.at_default[rank]))
         each = self.steps[rank][step].instruction
-        self.controller.mark(Marker(f"{each.name}:{each.micro_batch}", 0, now_s, rank))
+        controller.mark(Marker(f"{each.name}:{each.micro_batch}", 0, now_s, rank * (not apart)))
+        if step == 0:
+            self.at_default[rank].append(controller.status().at_default)
 
     def due_s(self):
-        due_s = self.controller.due_s()
-        return float("inf") if due_s is None else due_s
+        return min((float("inf") if (due_s := each.due_s()) is None else due_s) for each in self.controllers)
 
     def act(self, now_s):
-        self.controller.act(now_s)
+        for each in self.controllers:
+            each.act(now_s)
 
 
 def run(iterations, *, lasting, seats=RANKS, then=lambda controller: None):
@@ -48,7 +58,7 @@ def run(iterations, *, lasting, seats=RANKS, then=lambda controller: None):
     for rank in range(seats):
         controller.seat(rank, rank)
     then(controller)
-    ran = simulate_pipeline(graph, gpus, [ProfiledWork(profile)] * RANKS, Marked(controller, graph), iterations, seed=1)
+    ran = simulate_pipeline(graph, gpus, [ProfiledWork(profile)] * RANKS, Marked([controller], graph), iterations, seed=1)
     return plan, controller, ran.iterations
 
 
@@ -81,11 +91,106 @@ def test_a_plan_that_is_slower_than_promised_gives_way_to_the_default_clocks():
     assert mean_s(ran[-10:]) == pytest.approx(plan.baseline.time_s, rel=0.01)
 
 
-def test_ranks_that_others_control_as_well_are_not_compared():
+def test_nothing_is_compared_before_it_is_known_who_runs_on_all_gpus():
     _, controller, _ = run(8, lasting=True, seats=1)
     status = controller.status()
     assert status.proof.default_iterations == 0 and status.proof.plan_iterations == 8 and not status.at_default
     assert not controller.gpus[0].engine.requested.is_auto
+
+
+# ---- a process for each rank: none tells the others anything -------------------------------------------------------
+
+
+@dataclass
+class Slowed:
+    """Work that takes longer from some iteration on, at any clocks."""
+
+    work: ProfiledWork
+    factor: float = 1.0
+
+    def course(self, *arguments):
+        course = self.work.course(*arguments)
+        return replace(course, until_s=course.until_s * self.factor, until_j=course.until_j * self.factor)
+
+    def waiting_w(self, *arguments):
+        return self.work.waiting_w(*arguments)
+
+
+def run_apart(iterations, *, lasting, seats=RANKS, at_iteration=lambda iteration, controllers, work: None, seed=1):
+    """As :func:`run`, each rank in a process of its own, some of which apply the plan."""
+    profile = made_profile(RANKS, forward_s=0.06, imbalance=0.3)
+    made = plan_pipeline(profile, one_forward_one_backward(RANKS, 4), PipelineGoal(max_slowdown=0.05))
+    plan = (with_switching(made, SWITCHING) if lasting else made).plan
+    graph, preset = PlanGraph(plan), find_preset("h200")
+    gpus = [simulated_device(preset, "sim:h200", seed=100 * seed + rank) for rank in range(RANKS)]
+    controllers = [PipelineController(graph, "pipeline.json", [gpu], [SWITCHING], now_s=gpu.time.now_s()) for gpu in gpus]
+    for rank, controller in enumerate(controllers[:seats]):
+        controller.seat(0, rank)
+    work = [Slowed(ProfiledWork(profile)) for _ in range(RANKS)]
+    marked = Marked(controllers, graph, lambda iteration: at_iteration(iteration, controllers, work))
+    ran = simulate_pipeline(graph, gpus, work, marked, iterations, seed=seed)
+    return plan, controllers, marked.at_default, ran.iterations
+
+
+def told(controller, kind):
+    return [each.text for each in controller.status().events if each.kind == kind]
+
+
+@pytest.mark.slow
+def test_processes_prove_a_saving_by_blocks_in_the_same_iterations():
+    plan, controllers, at_default, ran = run_apart(260, lasting=True)
+    assert at_default[0] == at_default[1] and not all(at_default[0][41:])
+    statuses = [each.status() for each in controllers]
+    assert all(each.proof.blocks >= 4 and each.proof.time_change is not None for each in statuses)
+    assert not any(told(each, "stepped") for each in controllers)
+    default = [sum(ran[each].energy_j) for each in range(5, 40)]
+    default_j, planned = sum(default) / len(default), [i for i, each in enumerate(at_default[0]) if not each and i > 40]
+    saved_j = sum(default_j - sum(ran[each].energy_j) for each in planned)
+    proved = [each.proof.saved_j for each in statuses]
+    half_j = sum((each.high - each.low) ** 2 / 4 for each in proved) ** 0.5
+    # In the first iteration after a change clocks have not arrived, which the truth counts here and the proof in part.
+    assert sum(each.value for each in proved) == pytest.approx(saved_j, abs=half_j + 0.03 * saved_j)
+    for status in statuses:
+        assert status.proof.time_change.low - 0.002 <= plan.time_change <= status.proof.time_change.high + 0.002
+
+
+def test_processes_fall_back_each_for_itself_until_the_limit_is_kept():
+    plan, controllers, _, ran = run_apart(130, lasting=False)
+    assert any("moving to the default clocks" in text for each in controllers for text in told(each, "stepped"))
+    assert mean_s(ran[5:40]) == pytest.approx(plan.baseline.time_s, rel=0.01)
+    assert mean_s(ran[-10:]) < 1.052 * mean_s(ran[5:40])
+
+
+def test_a_rank_that_alone_runs_at_the_default_clocks_slows_nobody():
+    _, (alone, _), at_default, one = run_apart(60, lasting=True, seats=1)
+    _, _, both_at_default, both = run_apart(60, lasting=True)
+    assert at_default[0] == both_at_default[0] and not any(at_default[0][41:])
+    assert mean_s(one[45:]) < mean_s(both[45:])
+    assert sum(each.energy_j[0] for each in one[45:]) < 0.95 * sum(each.energy_j[0] for each in one[5:20])
+    assert not told(alone, "stepped")
+
+
+def test_a_job_that_has_become_slower_itself_keeps_its_plan_in_all_processes():
+    def slower(iteration, controllers, work):
+        for each in work:
+            each.factor = 1.1 if iteration >= 60 else 1.0
+
+    _, controllers, at_default, _ = run_apart(120, lasting=True, at_iteration=slower)
+    assert all(told(each, "drift") and not told(each, "stepped") for each in controllers)
+    assert [each[-8:] for each in at_default] == RANKS * [8 * [False]]
+
+
+def test_processes_that_start_again_begin_together_again():
+    def restarted(iteration, controllers, work):
+        if iteration == 60:
+            for rank, controller in enumerate(controllers):
+                controller.leave(0)
+                controller.seat(0, rank)
+
+    _, controllers, at_default, _ = run_apart(120, lasting=True, at_iteration=restarted)
+    assert at_default[0] == at_default[1]
+    assert all(at_default[0][61:100]) and not any(at_default[0][101:110])
+    assert [each.status().iteration for each in controllers] == [59, 59]
 
 
 class Server:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,6 +161,46 @@ def wait_until_changed(machine, *indices):
     while not all(changed(machine, index) for index in indices):
         assert time.monotonic() < end_s, "no clock was set"
         time.sleep(0.02)
+
+
+ALTERNATING_JOB = """
+import os, sys, time
+import wastenot as wn
+from wastenot.pipelines.plan.plan_file import read_pipeline_plan
+from wastenot.pipelines.plan.rank_steps import PlanGraph
+steps = PlanGraph(read_pipeline_plan("pipeline.json")).steps(int(os.environ["RANK"]))
+seen = []
+with wn.apply("pipeline.json", device="nvidia:0,nvidia:1") as applied:
+    for _ in range(int(sys.argv[1])):
+        for step in steps:
+            with applied.instruction(step.instruction.name, step.instruction.micro_batch):
+                time.sleep(step.time_s)
+        status = applied.status()
+        seen.append("-" if status.proof.default_iterations + status.proof.plan_iterations == 0 else ".D"[status.at_default])
+print("".join(seen), [each.text for each in applied.summary.status.events])
+"""
+
+
+@pytest.mark.slow  # a minute of iterations
+def test_processes_that_know_nothing_of_each_other_are_at_the_default_clocks_in_the_same_iterations(machine):
+    profile = made_profile(2, forward_s=0.05, imbalance=0.2)
+    object.__setattr__(profile, "device", "NVIDIA H200")
+    planned(profile, 3, slower=0.5).write(machine.folder / "pipeline.json")
+    (machine.folder / "job.py").write_text(ALTERNATING_JOB)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "job.py", "80"],
+            env=machine.environment(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2"),
+            cwd=machine.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    said = [process.communicate(timeout=400) for process in ranks]
+    if any("not the plan's workload" in out for out, _ in said):
+        pytest.skip("the machine is so busy that iterations take much longer than planned")
+    # One that suspects its plan, as on a busy machine, is at the default clocks earlier, and until the same iteration.
+    blocks = [re.match(r"\.-+\.*(D{10,})\.", out) for out, _ in said]
+    assert all(blocks) and len({each.end() for each in blocks}) == 1, said
 
 
 def launcher(machine, ranks=2):

@@ -49,6 +49,15 @@ def test_megatrons_own_schedule_runs_a_plan(tmp_path):
     assert [line.split()[:3] for line in out] == [["0", "True", "0"], ["1", "True", "0"]]
 
 
+@pytest.mark.slow  # so does importing torchtitan
+def test_a_schedule_that_torchtitan_builds_runs_a_plan(tmp_path):
+    if not find_spec("torchtitan"):
+        pytest.skip("no torchtitan")
+    planned(made_profile(2, forward_s=0.02), 4, slower=0.1).write(tmp_path / "pipeline.json")
+    out = _both_ranks(tmp_path, str(ROOT / "testbed" / "torchtitan_stage.py"), "10")
+    assert [line.split()[:3] for line in out] == [["0", "True", "0"], ["1", "True", "0"]]
+
+
 def _both_ranks(folder, *arguments):
     """What two ranks of a pipeline print."""
     port = free_port()

@@ -1,7 +1,8 @@
 """Guards and proves a pipeline's plan as any other: its ranks run the plan or the default clocks, as a controller asks.
 
-All ranks change at the begin of the same iteration of the first one, so that only a process that controls all of them can
-compare: stretches and blocks are those of :mod:`wastenot.control.blocks`.
+All ranks of a process change at the begin of the same iteration of its first one. Where other processes control the other
+ranks, all change at iterations of the same number, and guard each for itself: an iteration is as long on all of them.
+Stretches and blocks are those of :mod:`wastenot.control.blocks`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pipelines.plan.rank_steps import PlanGraph, Stay
 from wastenot.pipelines.run.rank_execution import RankExecution
-from wastenot.planning.switching import SwitchTime
+from wastenot.planning.switching import SwitchTime, switch_time
 
 
 @dataclass(slots=True)
@@ -83,16 +84,19 @@ def compare_ranks(
     subject: Subject,
     switching: SwitchTime,
     now_s: float,
+    *,
+    together: bool = False,
 ) -> Controller | None:
     """What compares a plan with the default clocks; ``None`` where the plan leaves everything at them.
 
     Args:
         graph: of the plan.
-        ranks: all of the pipeline, the first one first.
+        ranks: those that are controlled here, the first one first.
         gpus: that they run on.
         subject: what is applied.
         switching: of the GPUs.
         now_s: moment from which on events are counted.
+        together: whether other processes control other GPUs of the job.
     """
     plan = graph.plan
     changed = next((s for way in graph.ways for each in way.clocks if not (s := each.setting).is_auto), None)
@@ -101,5 +105,7 @@ def compare_ranks(
     time_s = max(plan.baseline.time_s, plan.until_s or 0.0)
     change = Change(changed, math.log1p(plan.time_change), math.log1p(plan.energy_change))
     limit = max(plan.max_slowdown or 0.0, 0.0)
+    if together:  # each may have measured its own
+        switching = plan.switching or switch_time("")
     schedule = one_setting(switching, limit, [change], time_s, plan.baseline.energy_j)
-    return Controller(schedule, gpus, subject, now_s=now_s, executions=ranks)
+    return Controller(schedule, gpus, subject, now_s=now_s, executions=ranks, together=together)

@@ -55,8 +55,8 @@ class _Gpu:
 class PipelineController(ClockDriver):
     """Carries out the parts of a plan that run on the GPUs of this machine.
 
-    Where these are all ranks of the pipeline, and no server says which rung they run, the plan is guarded and proved as any
-    other (:mod:`wastenot.pipelines.run.comparison`).
+    Where no server says which rung they run, the plan is guarded and proved as any other
+    (:mod:`wastenot.pipelines.run.comparison`).
 
     Args:
         plan: the plan.
@@ -91,6 +91,7 @@ class PipelineController(ClockDriver):
         self._all = [_Gpu(gpu) for gpu in gpus]
         self._marker: str | None = None
         self._refused = False
+        self._world = len(gpus)  # processes of the job, as far as it is known
         self._compared: Controller | None = None
         self._compared_as: dict[int, RankRungs] = {}  # by GPU, in the order of ranks
         self._tell("started", f"a plan of {len(plan.plan.ranks)} ranks is applied")
@@ -109,10 +110,12 @@ class PipelineController(ClockDriver):
             BadInputError: the plan has no such rank.
         """
         one = self._all[gpu]
+        if (world := (environment or {}).get("WORLD_SIZE", "")).isdecimal():
+            self._world = int(world)
         steps = self._plan.steps(rank)
         begun = one.rank == rank and one.execution is not None and not one.execution.over
         if not begun and self._running:
-            one.rank = rank
+            one.rank, one.iterations = rank, 0
             one.execution = RankExecution(
                 one.device, steps, self._plan.period_s, self._switching[gpu], dry_run=self._dry_run
             )
@@ -269,25 +272,29 @@ class PipelineController(ClockDriver):
         return not (self._over or self._refused)
 
     def _may_compare(self, one: _Gpu) -> bool:
-        """Whether all of the pipeline runs here, and its first rank begins an iteration after its first."""
-        every = {each.rank for each in self._all} == set(range(len(self._plan.plan.ranks)))
-        measures = self.rehearsed is None and not self._dry_run
-        return (
-            measures and every and one.rank == 0 and one.iterations > 0 and all(each.follower is None for each in self._all)
-        )
+        """Whether it is known who runs on all GPUs, and the first rank here begins an iteration after its first."""
+        if self.rehearsed is not None or self._dry_run or any(each.rank is None or each.follower for each in self._all):
+            return False
+        return one.iterations > 0 and one is self._all[self._order()[0]]
+
+    def _order(self) -> list[int]:
+        """The GPUs in the order of their ranks."""
+        return sorted(range(len(self._all)), key=lambda gpu: self._all[gpu].rank or 0)
 
     def _compare(self) -> None:
         """Compare with the default clocks from now on."""
-        order = sorted(range(len(self._all)), key=lambda gpu: self._all[gpu].rank or 0)
+        order = self._order()
         ranks = {
             gpu: RankRungs(execution, self._plan, self._all[gpu].rank or 0)
             for gpu in order
             if (execution := self._all[gpu].execution) is not None
         }
         gpus = [self.gpus[gpu] for gpu in ranks]
+        every = {each.rank for each in self._all} == set(range(len(self._plan.plan.ranks)))
         compared = compare_ranks(
-            self._plan, list(ranks.values()), gpus, self.subject, self._switching[order[0]], self._began_s
-        )
+            self._plan, list(ranks.values()), gpus, self.subject, self._switching[order[0]], self._began_s,
+            together=not every or self._world > len(self._all),
+        )  # fmt: skip
         if compared is not None:
             self._compared, self._compared_as = compared, ranks
 
