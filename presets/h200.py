@@ -9,6 +9,7 @@ from wastenot.devices.simulated.preset import ClockTable
 
 IDLE_W, IDLE_MEMORY_W = 79.0, 46.0
 AWAKE_MEMORY_W = 82.0  # median over seven sweeps of lines through the memory power of their kernels
+ASSUMED_BELOW_MHZ = 1350.0  # no kernel was seen at lower clocks
 _KNEE_MHZ, _SLOPE_PER_GHZ = 1185.0, 0.42
 
 
@@ -37,8 +38,9 @@ def parameters() -> DeviceParameters:
 def clocks() -> ClockTable:
     """As the card lists them."""
     return ClockTable(
-        memory_mhz=(2201.0, 3201.0), core_from_mhz=345.0, core_to_mhz=1980.0, core_step_mhz=15.0, boost_mhz=1980.0
-    )
+        memory_mhz=(2201.0, 3201.0), core_from_mhz=345.0, core_to_mhz=1980.0, core_step_mhz=15.0, boost_mhz=1980.0,
+        assumed_below_mhz=ASSUMED_BELOW_MHZ,
+    )  # fmt: skip
 
 
 def surroundings() -> tuple[Thermal, Switching, SensorModels]:

@@ -11,7 +11,7 @@ from scipy.optimize import least_squares
 
 from presets.h200_data import Curve, Measured
 from wastenot.devices.simulated import model
-from wastenot.devices.simulated.demands import CORE_OF_LATENCY, effective_flops, moved_bytes, ramped, rows_of
+from wastenot.devices.simulated.demands import CORE_OF_LATENCY, effective_flops, moved_bytes, ramped, rows_apart, rows_of
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import OpTraits
 
@@ -78,6 +78,7 @@ class _Members:
     rows: Array
     width: Array
     scores: Array
+    apart: Array
     time_s: Array
     power_w: Array
     core_mhz: Array
@@ -92,6 +93,7 @@ def members_of(operations: Sequence[Measured], tiles_at_once: int) -> _Members:
         np.array([effective_flops(one.kernel, tiles_at_once) for one in operations]),
         np.array([moved_bytes(one.kernel, 0.0) for one in operations]),
         *np.array([rows_of(one.kernel) for one in operations], dtype=float).T,  # type: ignore[call-arg]
+        np.array([rows_apart(one.kernel) for one in operations]),
         np.array([one.time_s for one in operations]),
         np.array([one.power_w for one in operations]),
         np.array([one.core_mhz for one in operations]),
@@ -141,9 +143,10 @@ def fit_kind(members: Sequence[Measured], device: DeviceParameters, lean: Lean) 
         flops_per_s, bytes_per_s, issue, fixed_s, latency_s, ramp_s, row_s, *rest = centre * np.exp(logarithms)
         turn_s, score_s, clock_w, flop_j, issue_byte_j = rest
         chain_s = latency_s + found.width * turn_s
-        core_s = found.effective / flops_per_s + found.moved / issue + found.rows * row_s + found.scores * score_s
-        core_s = core_s + CORE_OF_LATENCY * chain_s
-        fixed_s = fixed_s + (1.0 - CORE_OF_LATENCY) * chain_s
+        rows_s = found.rows * row_s
+        core_s = found.effective / flops_per_s + found.moved / issue + found.scores * score_s
+        core_s = core_s + np.where(found.apart, 0.0, rows_s) + CORE_OF_LATENCY * chain_s
+        fixed_s = fixed_s + np.where(found.apart, rows_s, 0.0) + (1.0 - CORE_OF_LATENCY) * chain_s
         memory_s = found.moved / bytes_per_s + ramped(found.moved) * ramp_s
         work_j = found.flops * flop_j + found.moved * issue_byte_j
         memory_j = found.moved * guess.byte_j

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from presets.cards import H200, Card, switching
+from presets.h200 import ASSUMED_BELOW_MHZ
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.demands import analytical_parameters
 from wastenot.devices.simulated.dynamics import Dynamics
@@ -43,6 +44,7 @@ class Sister:
             ``card.sustained_mhz``, that of clocks and traffic likewise.
         byte: energy of a byte of device memory over an H200's.
         voltage: knee in MHz and slope in 1/GHz of the voltage; ``None`` for the H200's, its clocks in proportion.
+        assumed_below_mhz: core clock below which no kernel of it was seen; ``None`` where none was seen at all.
         profiles: what its workload power profiles are taken to be; ``None`` where it has none.
     """
 
@@ -56,6 +58,7 @@ class Sister:
     arithmetic: float | None = None
     byte: float = 1.0
     voltage: tuple[float, float] | None = None
+    assumed_below_mhz: float | None = None
     profiles: dict[str, ProfileCeilings] | None = None
 
 
@@ -65,6 +68,7 @@ H100 = Sister(
     Card("h100", "NVIDIA H100 80GB HBM3", 989.5, 67, 1500, 1830, 3350, (200, 700), 74, 132,
          "the H200's kernels with an H100's memory, judged on another H100; below 1,350 MHz assumed"),
     (345.0, 1980.0, 15.0), (1593.0, 2619.0), 100.0, 0.015, 1.0, light=1.35, arithmetic=1.0, byte=1.36,
+    assumed_below_mhz=ASSUMED_BELOW_MHZ,
 )  # fmt: skip
 # Energies, knee and slope are fitted to forward's power by clock in a public profile (presets.judge_scaled.fit_a100).
 A100 = Sister(
@@ -113,7 +117,7 @@ def scaled_preset(h200: Preset, sister: Sister, provenance: dict[str, str]) -> P
             "provenance": provenance,
             "clocks": ClockTable(
                 memory_mhz=sister.memory_mhz, core_from_mhz=low_mhz, core_to_mhz=high_mhz, core_step_mhz=step_mhz,
-                boost_mhz=high_mhz,
+                boost_mhz=high_mhz, assumed_below_mhz=sister.assumed_below_mhz,
             ),
             "power_limits_w": (float(card.limits_w[0]), float(card.limits_w[1])),
             "idle_w": float(card.idle_w),
@@ -168,7 +172,7 @@ def _scaled(name: str, traits: OpTraits, sister: Sister, light: float, arithmeti
             "issue_bytes_per_s": traits.issue_bytes_per_s * units * clock,
             "latency_s": traits.latency_s / clock,
             "turn_s": traits.turn_s / clock,
-            "row_s": traits.row_s / (units * clock),
+            "row_s": traits.row_s / (bandwidth if name.startswith("attention_backward") else units * clock),
             "score_s": traits.score_s / (units * clock),
             "tiles_at_once": card.multiprocessors if traits.tiles_at_once else 0,
             "clock_w": traits.clock_w * light * units * clock,

@@ -79,7 +79,9 @@ def never_fitted() -> str:
     operations = [one for one in read_all() if one.held]
     errors = errors_at_auto(preset, operations)
     found = []
-    for name, of in (("matrix products", [one for one in errors if one.measured.kernel.op == "gemm"]), ("all", errors)):
+    groups = {"matrix products": ("gemm",), "attention": ("attention",), "its gradients": ("attention_backward",)}
+    by_name = {name: [one for one in errors if one.measured.kernel.op in ops] for name, ops in groups.items()}
+    for name, of in (by_name | {"all": errors}).items():
         ratios = [ratio for error in of if (ratio := time_ratio(preset, error.measured)) is not None]
         by_clock = [100.0 * abs(said / measured - 1.0) for said, measured in ratios]
         time, power = ([100.0 * abs(getattr(error, what)) for error in of] for what in ("time", "power"))

@@ -18,7 +18,10 @@ from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import Call, KernelSpec
 from wastenot.workloads.parts import Parts
 
-GPT = {kernel.name: kernel for kernel in build_workload("gpt3-xl").kernels}
+GPT, FLASH = (
+    {kernel.name: kernel for kernel in build_workload("gpt3-xl", attention=attention).kernels}
+    for attention in ("unfused", "flash")
+)
 PART = Parts(2)
 
 
@@ -93,6 +96,23 @@ def test_traits_that_are_not_stated_change_nothing():
         demands = analytical_parameters(kernel, traits)
         assert demands.core_s == pytest.approx(kernel.flops / 1e12 + kernel.bytes_moved / 2e12)
         assert (demands.memory_s, demands.fixed_s) == (pytest.approx(kernel.bytes_moved / 1e12), 1e-6)
+
+
+def test_no_core_clock_changes_what_rows_of_attentions_gradients_take():
+    """Which kernels of their own clear, sum and convert, at the memory's pace: seen on shapes that nothing was fitted to."""
+    quick = find_preset("h200").ops["attention"].model_copy(update={"row_s": 0.0})
+    slow = quick.model_copy(update={"row_s": 1e-9})
+    for name, apart in (("attention", False), ("attention_backward", True)):
+        kernel, queries = FLASH[name], FLASH[name].shape[0] * FLASH[name].shape[2]
+        with_rows, without = (analytical_parameters(kernel, traits) for traits in (slow, quick))
+        rows_s = with_rows.core_s - without.core_s, with_rows.fixed_s - without.fixed_s
+        assert rows_s == pytest.approx((0.0, 1e-9 * queries) if apart else (1e-9 * queries, 0.0), abs=1e-12)
+    preset = find_preset("h200")
+    held = [one for one in read_all() if one.held and one.kernel.op == "attention_backward"]
+    ratios = [found for one in held if (found := time_ratio(preset, one)) is not None]
+    assert len(ratios) == 3
+    for said, measured in ratios:
+        assert said == pytest.approx(measured, rel=0.01)
 
 
 def test_the_fit_computes_times_and_powers_as_the_model_does():

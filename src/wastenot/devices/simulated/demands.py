@@ -34,19 +34,20 @@ def analytical_parameters(kernel: KernelSpec, traits: OpTraits) -> KernelParamet
     moved = moved_bytes(kernel, traits.square)
     flops = effective_flops(kernel, traits.tiles_at_once)
     rows, width, scores = rows_of(kernel)
-    chain_s = traits.latency_s + width * traits.turn_s
+    chain_s, rows_s = traits.latency_s + width * traits.turn_s, rows * traits.row_s
+    apart = rows_apart(kernel)
     return KernelParameters(
         core_s=(
             flops / traits.flops_per_s
             + moved / traits.issue_bytes_per_s
-            + rows * traits.row_s
+            + (0.0 if apart else rows_s)
             + scores * traits.score_s
             + CORE_OF_LATENCY * chain_s
         ),
         memory_s=moved / traits.bytes_per_s + ramped(moved) * traits.ramp_s,
         latency_core_s=0.0,
         latency_memory_s=0.0,
-        fixed_s=traits.fixed_s + (1.0 - CORE_OF_LATENCY) * chain_s,
+        fixed_s=traits.fixed_s + (1.0 - CORE_OF_LATENCY) * chain_s + (rows_s if apart else 0.0),
         clock_w=traits.clock_w,
         work_j=kernel.flops * traits.flop_j + moved * traits.issue_byte_j,
         memory_j=moved * traits.byte_j,
@@ -89,6 +90,14 @@ def rows_of(kernel: KernelSpec) -> tuple[float, float, float]:
     if kernel.op not in _BY_ROWS or len(kernel.shape) < 2:
         return 0.0, 0.0, 0.0
     return float(math.prod(kernel.shape[:-1])), float(kernel.shape[-1]), 0.0
+
+
+def rows_apart(kernel: KernelSpec) -> bool:
+    """Whether rows are worked on before and after all else, by kernels of their own that memory bounds.
+
+    In attention's backward pass these sum outputs times their gradients, clear the gradients of queries, and convert them.
+    """
+    return kernel.op == "attention_backward"
 
 
 def effective_flops(kernel: KernelSpec, tiles_at_once: int) -> float:

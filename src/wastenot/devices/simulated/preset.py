@@ -97,7 +97,8 @@ class OpTraits(Part):
             inputs are read again for each such square. 0 for a cache so large that each input is read once.
         latency_s: core-clocked time of a call beside its FLOPs and bytes, at the reference core clock.
         ramp_s: time that it takes the memory to reach its throughput, which kernels of few bytes do not need.
-        row_s: core-clocked time that each row of a softmax or norm, or each query of attention, takes beside its elements.
+        row_s: core-clocked time that each row of a softmax or norm, or each query of attention, takes beside its elements;
+            of attention's backward pass time that no core clock changes.
         score_s: core-clocked time that each score of attention takes beside the products, as for its exponential.
         turn_s: core-clocked time of each element of one row: all rows at once take at least that long.
         tiles_at_once: tiles of a product or of attention that are computed at once; 0 where whole tiles do not count.
