@@ -227,7 +227,9 @@ def simulate_scenario(
     known = read.parts.run.policies
     for each in policies or ():
         if each not in known:
-            raise BadInputError(f"`policies` {each}: {read.path} has {', '.join(known)}; choose one of them")
+            raise BadInputError(
+                f"`policies` {each}: {read.path} has {', '.join(known)}; choose one of them, or add it under [run]"
+            )
     chosen = read.with_run(policies=[each for each in known if each in policies] if policies else None, seeds=seeds)
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
     store = None if kept is None else ClusterStore(kept)

@@ -91,7 +91,7 @@ def test_what_is_wrong_is_one_line(simulated, tmp_path, arguments, says):
     ("old", "new", "says"),
     [
         (str(ENGINE), "none.json", "mine.toml: cluster.engines: none.json: cannot be read"),
-        ('"scale-clocks"', '"slower"', "mine.toml: run.policies[2]: 'slower' is not one of single-pool"),
+        ('"scale-clocks"', '"slower"', "mine.toml: run.policies[2]: 'slower' is not one of all-on"),
         ("hosts = 1", "hosts = 0", "mine.toml: cluster.hosts: Input should be greater than or equal to 1"),
         (DRAWN, 'kind = "trace"\nfile = "bad.csv"', "bad.csv:2: has 2 fields of 3"),
         (DRAWN, 'kind = "trace"\nfile = "no.csv"', "no.csv: cannot be read"),

@@ -63,13 +63,14 @@ def simulate_cluster(
     Raises:
         BadInputError: the scenario or an option cannot be used.
     """
+    from wastenot.core.install import install_line
     from wastenot.serving.model.compiled import COMPILED
     from wastenot.serving.verbs import simulate_scenario
     from wastenot.terminal.output import say
     from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 
     if not COMPILED:
-        say("Numba is not installed, so this takes long: pip install 'wastenot[serve]'")
+        say(f"Numba is not installed, so this takes much longer; interrupt it, runs are kept: {install_line('serve')}")
     study = str(asked.study or scenario.with_suffix(".db"))
     seeds = None if asked.seeds is None else range(asked.seeds)
     kept = f"{study}: finished runs are kept; resume with the same command"
@@ -118,8 +119,8 @@ def scenario_text(found: SimulatedScenario) -> RenderableType:
 
 def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[RenderableType]:
     from wastenot.serving.page.cluster_tables import policies_table
-    from wastenot.serving.page.cluster_words import failure_note, notes_on, traffic_text
-    from wastenot.terminal.tables import Text, rich_table
+    from wastenot.serving.page.cluster_words import effect_text, failure_note, notes_on, traffic_text, verdict_text
+    from wastenot.terminal.tables import Paragraph, Text, rich_table
 
     failure = failure_note(scenario, found)
     notes = [Text(note, style="yellow" if note == failure else "") for note in notes_on(scenario, found)]
@@ -128,4 +129,6 @@ def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[Renderab
         "",
         rich_table(policies_table(found, scenario.parts.objective.currency), _LESS_IMPORTANT),
         *notes,
+        "",
+        Paragraph(Text(f"{effect_text(scenario, found)}: {verdict_text(scenario, found)}; simulated", style="bold")),
     ]

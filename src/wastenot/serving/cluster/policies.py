@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.best_static import best_static
 from wastenot.serving.cluster.controllers.dynamo import Dynamo
-from wastenot.serving.cluster.controllers.fixed import Fixed, multi_pool, single_pool, steered
+from wastenot.serving.cluster.controllers.fixed import Fixed, all_on, multi_pool, single_pool, steered
 from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, Controller, Router
@@ -112,6 +112,9 @@ def _with_room(given: Given) -> Controller:
 
 
 POLICIES: Mapping[str, ClusterPolicy] = {
+    "all-on": ClusterPolicy(
+        lambda given: all_on(given.cluster), "every GPU on, in the largest instances, all at the maximum clock"
+    ),
     "single-pool": ClusterPolicy(
         lambda given: single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
         "as many instances as the peak needs, the largest there are, all at the maximum clock",

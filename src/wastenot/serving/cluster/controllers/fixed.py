@@ -116,6 +116,12 @@ def starts(cluster: Cluster, placed: Sequence[Placed]) -> list[Start]:
     return actions
 
 
+def all_on(cluster: Cluster) -> Fixed:
+    """Every GPU on, in instances of the largest layout at the maximum clock."""
+    layout = len(cluster.layouts) - 1
+    return Fixed("AllOn", (Placed(0, layout, cluster.gpus // cluster.layouts[layout].gpus),), ((0,),) * COUNT)
+
+
 def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
     """All classes on instances of the largest layout at the maximum clock, as many as the peak needs.
 
