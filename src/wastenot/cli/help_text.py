@@ -32,6 +32,20 @@ GROUPS = {
 }
 """What the commands of each subject are for."""
 
+REPLACED = {
+    **dict.fromkeys(("run", "sweep", "plan", "validate", "refine", "transfer", "forecast", "natural", "frontier",
+                     "iteration", "pairs", "capture", "workloads"), "kernel"),
+    "compare": "kernel frontier --compare", "workload": "kernel workloads", "profiles": "profile compare",
+    "straggler": "pipeline straggler", "jobs": "job list", "recur": "job replay", "engine": "serve profile",
+    "steer": "serve simulate", "serve-sim": "serve simulate", "serve-bench": "serve bench", "serve-control": "serve control",
+    "recommend": "serve recommend", **dict.fromkeys(("import", "export"), "study"),
+    **dict.fromkeys(("sensor", "latency", "calibrate", "reset"), "device"),
+}  # fmt: skip
+"""By a command's former name its new one, or the subject that it went to under the same name."""
+
+_WAS_A_COMMAND = {"profile": "run", "pipeline": "plan", "job": "show"}
+"""Subjects whose names were commands formerly, and what these are called now."""
+
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("wastenot demo",),
     "samples": ("wastenot samples", "wastenot samples --all", "wastenot samples requests.csv engine.json"),
@@ -180,6 +194,15 @@ class Group(TyperGroup):
         """As those of a command."""
         return _unread(super().get_params(ctx), ctx)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Its command and the rest; where a subject was a command once, that one's arguments are told from a command."""
+        now = _WAS_A_COMMAND.get(self.name or "")
+        if now is not None and args and args[0] not in (*self.commands, "-h", "--help") and not ctx.resilient_parsing:
+            ctx.fail(
+                f"'{args[0]}' is not a command of 'wastenot {self.name}'; '{self.name}' is now '{ctx.command_path} {now}'"
+            )
+        return super().parse_args(ctx, args)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write its commands, then the few options."""
         self.write_commands(formatter, "Commands", tuple(self.commands))
@@ -204,9 +227,12 @@ class Commands(Group):
     """All commands: those of every day, and subjects."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command; one without its subject and a workload in its place are told from a command misspelt."""
+        """The command; a former name and a workload in its place are told from a command misspelt."""
         name = args[0]
         if name not in self.commands and not name.startswith("-"):
+            if name in REPLACED:
+                now = REPLACED[name]
+                ctx.fail(f"'{name}' is now 'wastenot {now if ' ' in now else f'{now} {name}'}'")
             if name == "help":
                 ctx.fail("write 'wastenot --help', or 'wastenot COMMAND --help'")
             from wastenot.workloads.models import MODELS
@@ -214,8 +240,8 @@ class Commands(Group):
             if name in MODELS or name.endswith((".json", ".db")):
                 command = "kernel run" if name in MODELS else "show"
                 ctx.fail(f"'{name}' is not a command; did you mean 'wastenot {command} {name}'?")
-            of_subjects_last = sorted(leaves(self), key=lambda words: words.count(" "))
-            known = {words.rpartition(" ")[2]: words for words in reversed(of_subjects_last)}  # the first of a name stays
+            of_subjects_first = sorted(leaves(self), key=lambda words: -words.count(" "))
+            known = {words.rpartition(" ")[2]: words for words in of_subjects_first}
             near = nearest(name, known)
             if near is not None:
                 ctx.fail(f"No such command '{name}'; did you mean 'wastenot {known[near]}'?")
