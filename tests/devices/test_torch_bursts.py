@@ -9,10 +9,11 @@ import torch
 
 from wastenot.core.errors import CannotRunError, DeviceError, MissingExtraError
 from wastenot.devices.instrument import burst_of
-from wastenot.devices.torch import bursts as torch_bursts
-from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
+from wastenot.devices.torch import bursts as torch_bursts, queued_burst
+from wastenot.devices.torch.bursts import TorchBursts
 from wastenot.devices.torch.event_clock import EventClock
 from wastenot.devices.torch.host_stamps import HostStamp
+from wastenot.devices.torch.queued_burst import MOST_QUEUED, TorchBurst
 from wastenot.workloads.kernel import KernelSpec
 
 RATE = 1e9  # cycles of a gate in a second
@@ -105,8 +106,9 @@ def gpu(monkeypatch):
     found = FakeGpu()
     FakeEvent.gpu = FakeGraph.gpu = found
     FakeGraph.made = 0
-    monkeypatch.setattr(torch_bursts, "time", found)
-    monkeypatch.setattr(torch_bursts, "new_event", FakeEvent)
+    for module in (torch_bursts, queued_burst):
+        monkeypatch.setattr(module, "time", found)
+        monkeypatch.setattr(module, "new_event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -182,7 +184,7 @@ def test_a_long_train_is_fed_and_never_more_than_the_driver_holds(gpu):
     gpu.most_waiting, gpu.idle_s = 0, 0.0
     begin_s, end_s = ran(burst)
     assert len(end_s) == 5000 and end_s - begin_s == pytest.approx(np.full(5000, 1e-4), abs=1e-7)
-    assert gpu.most_waiting <= torch_bursts.MOST_QUEUED + 1 and FakeGraph.made == 0
+    assert gpu.most_waiting <= MOST_QUEUED + 1 and FakeGraph.made == 0
 
 
 def test_executions_too_short_for_the_host_go_in_graphs(gpu):
@@ -307,7 +309,7 @@ def test_executions_know_the_clock_around_them_and_stamps_are_not_in_their_times
     assert clocks_mhz[:700] == pytest.approx(np.full(700, 2000.0), rel=1e-3)
     assert clocks_mhz[1400:] == pytest.approx(np.full(100, 1000.0), rel=1e-3)
     assert np.diff(clocks_mhz).max() < 1.0 and counters.free == places
-    assert graphs or gpu.most_waiting <= torch_bursts.MOST_QUEUED + 2  # the gate and the stamp after it
+    assert graphs or gpu.most_waiting <= MOST_QUEUED + 2  # the gate and the stamp after it
 
 
 def test_a_burst_without_a_place_for_a_stamp_does_not_know_its_clock(gpu):

@@ -481,14 +481,14 @@ def test_a_lease_that_cannot_be_brought_within_bounds_ends_and_no_other_does(dae
     rules = [
         Rule(frozenset({user}), frozenset(), None, Bounds((600.0, high))) for user, high in ((1000, 950.0), (1001, 800.0))
     ]
-    within = leases_module._within
+    within = leases_module.within_bounds
 
     def fail(setting, bounds, setter):
         if setter.unique_id == FIRST:
             raise ValueError("no clocks")
         return within(setting, bounds, setter)
 
-    monkeypatch.setattr(leases_module, "_within", fail)
+    monkeypatch.setattr(leases_module, "within_bounds", fail)
     daemon.take_policy(Policy(tuple(rules)))
     assert not daemon.nvml.changed(0) and daemon.nvml.core[1] == (300, 600) and daemon.journals() == [SECOND]
     ((_, ended),) = [event for event in daemon.events if event[0] == "end of lease"]

@@ -2,9 +2,10 @@
 
 import pytest
 
+from wastenot.control.blocks import MOST_PAUSES
 from wastenot.control.energy_edges import EnergyEdges
 from wastenot.devices.open import open_device
-from wastenot.jobs.run.slices import MOST_PAUSES, Slice
+from wastenot.jobs.run.slices import Slice
 
 
 @pytest.fixture

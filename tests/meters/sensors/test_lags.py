@@ -111,5 +111,5 @@ def test_readings_of_a_real_h200():
 @pytest.mark.slow
 def test_readings_are_used_whatever_the_pace_where_no_two_bursts_run_alike(monkeypatch):
     """As under a power limit that throttles every burst differently."""
-    monkeypatch.setattr("wastenot.meters.sensors.fit._SIMILAR_PACE", 0.0)
+    monkeypatch.setattr("wastenot.meters.sensors.channel_readings._SIMILAR_PACE", 0.0)
     check("rtx-3080-ti", 3, lag_s=0.05)
