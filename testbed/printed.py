@@ -82,7 +82,7 @@ def _validator(schema: str) -> Any:
 
     read = to_cached_resource(loads=lambda text: closed(json.loads(text)))(lambda uri: (SCHEMAS / uri).read_text())
     place = path_of(schema).relative_to(SCHEMAS).as_posix()
-    return jsonschema.Draft202012Validator({"$ref": place}, registry=Registry(retrieve=read))
+    return jsonschema.Draft202012Validator({"$ref": place}, registry=Registry(retrieve=read))  # type: ignore[call-arg]
 
 
 def closed(schema: Any) -> Any:

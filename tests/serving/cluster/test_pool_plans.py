@@ -74,7 +74,7 @@ def test_deadlines_that_no_layout_keeps_are_refused(small_cluster: Cluster, past
 def seen(now_s: float, arrivals: np.ndarray) -> ClusterView:
     none = np.zeros(0, dtype=np.intp)
     nobody = np.zeros(COUNT, dtype=np.intp)
-    return ClusterView(now_s, *(none,) * 10, arrivals, nobody, np.zeros(COUNT), nobody, nobody, 0, *(nobody,) * 3)
+    return ClusterView(now_s, *(none,) * 10, arrivals, nobody, np.zeros(COUNT), nobody, nobody, 0, nobody, nobody)
 
 
 def test_a_forecast_is_scaled_by_what_came_of_it() -> None:
