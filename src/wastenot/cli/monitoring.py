@@ -192,8 +192,7 @@ def _summary(result: WindowResult, price: Price) -> str:
     from wastenot.pages.formatting import percent, quantity
 
     lines = [f"{result.name}: {quantity(result.time_s, 's')}, {_energy(result)}{_cost_text(result, price)}"]
-    if result.origin != "measured":
-        lines[0] += f" ({result.origin})"
+    lines[0] += f" ({result.origin})"
     several = len(result.gpus) > 1
     for gpu in result.gpus:
         known = [

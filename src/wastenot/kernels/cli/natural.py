@@ -170,6 +170,8 @@ def natural_text(overview: NaturalOverview) -> RenderableType:
     kernels, took = counted(len(overview.kernels), "kernel"), quantity(overview.seconds, "s", 3)
     what = f"{kernels} at natural clocks in {took}, no clock was set"
     parts: list[RenderableType] = [headline(overview.workload, overview.device, overview.origin, what)]
+    step = f"{quantity(overview.auto_time_s, 's', 4)} and {quantity(overview.auto_energy_j, 'J', 4)}"
+    parts.append(Text(f"All of them once, at the default clocks: {step}"))
     tables = [kernels_table(overview), plans_table(overview)]
     predicted = forecast_table(overview.forecast)
     if predicted is not None:

@@ -26,6 +26,7 @@ from wastenot.workloads.identity import EnergyState, ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 
 _THROTTLED = 0.5  # fraction of the time throttled, from which on a kernel counts as power-limited
+_NAMED = 4  # kernels, of those that are missing
 _AT_LIMIT = 0.975  # of the power limit, from which on a kernel counts as limited if throttling was not recorded
 _KERNELS_FOR_LIMIT = 3  # limited kernels from which on their power is taken as the limit
 _FAMILY_WORDS = frozenset(("tesla", "quadro", "rtx", "pcie", "sxm2"))
@@ -175,9 +176,10 @@ def observe(
 def unreached_note(sweep: Sweep) -> str:
     """Says that some kernels are missing."""
     number = len(sweep.unreached)
+    named = ", ".join(sweep.unreached[:_NAMED]) + (", …" if number > _NAMED else "")
     return (
-        f"{number} of {number + len(sweep.kernels)} kernels are not measured yet, first '{sweep.unreached[0]}': all results "
-        "are for the others; resume with the same command"
+        f"{number} of {number + len(sweep.kernels)} kernels are not measured yet ({named}): all results are for the others; "
+        "resume with the same command"
     )
 
 

@@ -230,7 +230,8 @@ def _kernel(
     if span >= _LEAST_RANGE:
         ends = np.zeros(len(curve.core_mhz))
         ends[0], ends[-1] = 1.0 / span, -1.0 / span
-        slope, error = float(ends @ np.log(curve.time_s)), float(np.sqrt(ends @ curve.log_time_cov @ ends))
+        variance = max(float(ends @ curve.log_time_cov @ ends), 0.0)  # of errors that cancel, rounding may leave less
+        slope, error = float(ends @ np.log(curve.time_s)), variance**0.5
         loses = "nothing" if slope < _NOTHING else "all" if slope > _ALL else "some"
     time_at_low = float(curve.time_at(low) / curve.time_at(top)) - 1.0
     power_at_low = float(curve.power_at(low) / curve.power_at(top)) - 1.0

@@ -106,6 +106,8 @@ def user_code(target: str, path: Path, doing: str) -> Iterator[None]:
         hint = ""
         if type(error).__name__ in _NEEDS_DATA:
             hint = "; tensors have no data here, so remove code that reads them, such as loss.item(), or use a real device"
+        elif type(error).__name__ == "OutOfMemoryError":
+            hint = "; capturing keeps more than a step: try --device fake:cuda, which takes no memory, or a smaller batch"
         raise BadInputError(f"{target}: {doing} raised {type(error).__name__}{line}: {first_line(error)}{hint}") from error
 
 
