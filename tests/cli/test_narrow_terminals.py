@@ -46,7 +46,7 @@ def test_what_is_too_wide_folds_then_shortens_then_leaves_out():
     assert "projection_dweight_gemm" in shown(49) and "some text" not in shown(49) and "abcdefgh" in shown(49)
     assert "abcdefgh" not in shown(40) and "left out at this width: less" in shown(40)
     assert all("1,234.5" in shown(width) for width in (40, 49, 53))
-    assert shortened("  projection_dweight_gemm", 18) == "  projecti…ht_gemm"
+    assert shortened("  projection_dweight_gemm", 18) == "  project…ght_gemm"
 
 
 class _Terminal(io.StringIO):

@@ -13,7 +13,7 @@ from wastenot.cli.main import run  # noqa: E402
 from wastenot.devices.open import open_device  # noqa: E402
 from wastenot.kernels.page.summary import warnings  # noqa: E402
 from wastenot.meters.tasks import tasks_in_study, tasks_of  # noqa: E402
-from wastenot.planning.plan import read_plan  # noqa: E402
+from wastenot.planning.plan_file import read_plan  # noqa: E402
 from wastenot.planning.planner import plan  # noqa: E402
 from wastenot.study.store import open_study  # noqa: E402
 from wastenot.sweeping.measure import measure_sweep  # noqa: E402

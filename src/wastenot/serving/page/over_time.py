@@ -24,7 +24,7 @@ def panels_over_time(
         span: of that axis, in its unit.
         draw: the layers of a panel, by its field and both axes.
         height: of each, in pixels.
-        ticks: about so many, of each.
+        ticks: about how many, of each.
     """
     alt = load("altair")
     drawn: list[Any] = []
