@@ -11,7 +11,7 @@ from testbed.cluster_loads import slot_estimate
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
+from wastenot.serving.cluster.controllers.fixed import Fixed, Placed, all_on, steered
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.frontiers import InstanceFrontier
 from wastenot.serving.cluster.model import Cluster, ClusterView
@@ -23,6 +23,7 @@ from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
+from wastenot.serving.policies.by_name import maker_of
 
 RATE = np.array([1.0, 2.0, 0.5, 2.0, 3.0, 1.0, 3.0, 2.0, 1.0])
 
@@ -63,6 +64,16 @@ def test_too_much_load_gets_what_there_is(profiles: Profiles, rate: FloatArray) 
         for layout, engine in enumerate(cluster.layouts)
     ]
     assert takes[plan.layout] == max(takes)
+
+
+def test_with_all_on_every_gpu_serves_and_a_policy_of_its_own_changes_only_clocks(small_cluster: Cluster) -> None:
+    plan = all_on(small_cluster)
+    (placed,) = plan.placed
+    gpus = small_cluster.layouts[placed.layout].gpus
+    assert gpus == max(each.gpus for each in small_cluster.layouts)
+    assert placed.count * gpus <= small_cluster.gpus < (placed.count + 1) * gpus
+    (own,) = steered(plan, maker_of("by-metrics")).placed
+    assert (own.pool, own.layout, own.count) == (placed.pool, placed.layout, placed.count) and own.clock != placed.clock
 
 
 def test_deadlines_that_no_layout_keeps_are_refused(small_cluster: Cluster, past: Requests) -> None:

@@ -78,11 +78,12 @@ def _calibrated(given: Given) -> Demand:
     return Demand(known.busiest_per_s[None]) if known.forecast is None else Demand.of(known.forecast)
 
 
-def _steered(name: Name) -> Callable[[Given], Controller]:
-    def controller(given: Given) -> Controller:
-        return steered(given.profiles, given.load.known.peak_per_s, maker_of(name), head_room=given.head_room)
+def _steered(name: Name, *, whole: bool = False) -> Callable[[Given], Controller]:
+    return lambda given: steered(all_on(given.cluster) if whole else _single_pool(given), maker_of(name))
 
-    return controller
+
+def _single_pool(given: Given) -> Fixed:
+    return single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room)
 
 
 @lru_cache(maxsize=4)
@@ -116,7 +117,7 @@ POLICIES: Mapping[str, ClusterPolicy] = {
         lambda given: all_on(given.cluster), "every GPU on, in the largest instances, all at the maximum clock"
     ),
     "single-pool": ClusterPolicy(
-        lambda given: single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
+        _single_pool,
         "as many instances as the peak needs, the largest there are, all at the maximum clock",
     ),
     "multi-pool": ClusterPolicy(
@@ -137,6 +138,10 @@ POLICIES: Mapping[str, ClusterPolicy] = {
     ),
     "by-metrics": ClusterPolicy(
         _steered("by-metrics"), "single-pool with the clock chosen from each instance's metrics, as `serve control` sets it"
+    ),
+    "all-on-by-metrics": ClusterPolicy(
+        _steered("by-metrics", whole=True),
+        "all-on with the clock chosen as by-metrics does: what `serve control` adds alone",
     ),
     "scale-instances": ClusterPolicy(
         _dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped as the load changes"

@@ -138,7 +138,8 @@ def serving(scenario: Scenario, outcome: Outcome) -> tuple[float, float | None]:
 
 def _serving_text(scenario: Scenario, outcome: Outcome) -> str:
     gpus, clock = serving(scenario, outcome)
-    return f"{gpus:.2g}{SPACE}GPUs" + ("" if clock is None else f" at {clock:,.0f}{SPACE}MHz")
+    shown = f"{gpus:,.0f}" if gpus >= 10 else f"{gpus:.2g}"
+    return f"{shown}{SPACE}GPUs" + ("" if clock is None else f" at {clock:,.0f}{SPACE}MHz")
 
 
 def _latest_minute(outcome: Outcome) -> float:

@@ -136,9 +136,8 @@ def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float 
     return Fixed("SinglePool", (Placed(0, layout, count),), ((0,),) * COUNT)
 
 
-def steered(profiles: Profiles, peak_per_s: FloatArray, make: Callable[[], Policy], *, head_room: float = 0.0) -> Fixed:
-    """The :func:`single_pool`, each instance with a policy of its own that ``make`` makes, whose name is the plan's."""
-    plan = single_pool(profiles, peak_per_s, head_room=head_room)
+def steered(plan: Fixed, make: Callable[[], Policy]) -> Fixed:
+    """A plan, each of its instances with a policy of its own that ``make`` makes, whose name is the plan's."""
     return replace(plan, name=make().name, placed=tuple(replace(each, clock=Steered(make)) for each in plan.placed))
 
 
