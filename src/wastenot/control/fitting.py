@@ -105,7 +105,10 @@ def why_not_the_job(plan: Plan, seen: Seen) -> str | None:
     if seen.parameters is not None and shape.tensor_parallel == 1:
         planned = model.parameters
         if abs(seen.parameters / planned - 1.0) > _PARAMETERS_DIFFER:
-            return f"the model has {seen.parameters:,} parameters, but {run.model} {planned:,}"
+            return (
+                f"the model has {seen.parameters:,} parameters, but {run.model} {planned:,}; a plan of its own begins with "
+                "wn.capture() or wastenot kernel capture"
+            )
     if seen.tokens is not None and abs(seen.tokens / shape.rows - 1.0) > _TOKENS_DIFFER:
         return f"an iteration takes {seen.tokens:,} tokens, but the plan is for {shape.rows:,}"
     if seen.dtype in _HALF and shape.dtype in ("fp32", "tf32"):
