@@ -45,7 +45,7 @@ printed.watch()
 _SHARED = Path(__file__).parents[2] / "shared"
 _STRICT = os.environ.get("WASTENOT_TEST_STRICT") == "1"
 # In the reason of a skip that stays one, also where skips are failures.
-_MAY_BE_MISSING = ("triton", "GPU", "mount", "transformers", "lightning", "accelerate", "MLflow")
+_MAY_BE_MISSING = ("triton", "GPU", "mount", "transformers", "lightning", "accelerate", "MLflow", "torchtitan")
 
 
 @pytest.fixture(scope="session")
