@@ -34,7 +34,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.processes import shared_out
 from wastenot.serving.cluster.classes import COUNT, NAMES, class_of
-from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
+from wastenot.serving.cluster.controllers.fixed import all_on
 from wastenot.serving.cluster.run_record import RunRecord, record_of
 from wastenot.serving.cluster.runs import runs_of, simulated
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
@@ -237,8 +237,7 @@ def all_gpus(there: Scenario) -> dict[str, Any]:
     number = class_of(load.requests.prompt_tokens, load.requests.output_tokens)
     counts = np.bincount(number, minlength=COUNT).astype(float)
     for layout in range(len(there.cluster.layouts)):
-        plan = Fixed("all GPUs", (Placed(0, layout, there.cluster.most(layout)),), ((0,),) * COUNT)
-        served = simulate_cluster(load.requests, there.cluster, plan, router=there.router)
+        served = simulate_cluster(load.requests, there.cluster, all_on(there.cluster, layout), router=there.router)
         result = result_of(served, load.requests, there.cluster)
         found.append(row_of_run(result.by_class, counts, result.energy_j))
     return max(found, key=lambda each: (each["keeps"], -each["energy_j"] if each["keeps"] else each["worst"]))

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from wastenot.core.errors import BadInputError
 
+PathLike = str | os.PathLike[str]
+"""What names a file or a folder."""
+
 
 def user_state_folder() -> Path:
     """Where this user's programs keep what is to outlive them: ``XDG_STATE_HOME``, or ``~/.local/state``."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import PathLike
 from wastenot.core.progress import Progress
 from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from wastenot.sweeping.point import PointOptions
     from wastenot.workloads.kernel import Workload
     from wastenot.workloads.shape import ShapeOptions
-
-PathLike = str | os.PathLike[str]
 
 
 def workload(name: PathLike, **shape: Unpack[ShapeOptions]) -> Workload:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import PathLike
 from wastenot.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from wastenot.study.store import Source, Study
     from wastenot.sweeping.estimate import Estimate
     from wastenot.workloads.shape import ShapeOptions
-
-PathLike = str | os.PathLike[str]
 
 
 def pipeline(

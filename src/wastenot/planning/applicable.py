@@ -138,14 +138,10 @@ def _unless_as_well(row: ApplicableRow, one: ApplicableRow) -> ApplicableRow:
     """A row that does not fit where one setting saves as much, slow switches included, and takes as long."""
     if not row.fits or row.setting is not None or one.setting is None:
         return row
-    energy, time = (
-        [(change or 0.0) + (late or 0.0) for change, late in changes]
-        for changes in (
-            [(each.energy_change, each.late_energy_change) for each in (row, one)],
-            [(each.time_change, each.late_time_change) for each in (row, one)],
-        )
-    )
-    return row.model_copy(update={"fits": energy[1] > energy[0] or time[1] > time[0] + NEAR})
+    late_energy = (row.energy_change or 0.0) + (row.late_energy_change or 0.0)
+    late_time = (row.time_change or 0.0) + (row.late_time_change or 0.0)
+    as_well = (one.energy_change or 0.0) <= late_energy and (one.time_change or 0.0) <= late_time + NEAR
+    return row.model_copy(update={"fits": not as_well})
 
 
 def _coarser(plan: Plan) -> tuple[Granularity, ...]:

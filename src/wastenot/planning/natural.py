@@ -25,7 +25,8 @@ CAP_STEP_MHZ = 15.0
 """Distance between caps: core clocks of NVIDIA GPUs are multiples of it."""
 
 _MOST_CAPS = 128  # beyond which they lie further apart
-_SAME_MHZ = 1.0  # a cap this close to the clock at auto is not below it
+SAME_MHZ = 1.0
+"""A cap this close to the clock at auto is not below it."""
 _NEAR = 0.01  # auto this far outside the range, relative to its clock, counts as at its end
 
 
@@ -104,8 +105,8 @@ def _kernel(sweep: Sweep, index: int, auto: BoolArray, grid: FloatArray) -> _Ker
     known = clocks[np.isfinite(clocks)]
     auto_mhz = float(known.mean()) if len(known) else float(knots.max(initial=0.0))
     low, high = (knots[0], knots[-1]) if len(knots) else (np.inf, -np.inf)
-    caps = grid[(grid <= high + _SAME_MHZ) | (grid >= auto_mhz - _SAME_MHZ)]
-    below = caps < auto_mhz - _SAME_MHZ
+    caps = grid[(grid <= high + SAME_MHZ) | (grid >= auto_mhz - SAME_MHZ)]
+    below = caps < auto_mhz - SAME_MHZ
     weights = np.zeros((1 + len(caps), len(knots)))
     log_time, log_power = np.zeros(1 + len(caps)), np.zeros(1 + len(caps))
     anchored = len(knots) > 0 and knots[0] * (1.0 - _NEAR) <= auto_mhz <= knots[-1] * (1.0 + _NEAR)

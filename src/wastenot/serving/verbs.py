@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import PathLike
 from wastenot.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from wastenot.serving.tables.cluster_store import ClusterStore
     from wastenot.study.store import Study
     from wastenot.sweeping.point import PointOptions
-
-PathLike = str | os.PathLike[str]
 
 CONTEXT = 1024.0
 """Mean tokens in the cache of a request, where nothing says how many."""

@@ -67,7 +67,7 @@ def test_too_much_load_gets_what_there_is(profiles: Profiles, rate: FloatArray) 
 
 
 def test_with_all_on_every_gpu_serves_and_a_policy_of_its_own_changes_only_clocks(small_cluster: Cluster) -> None:
-    plan = all_on(small_cluster)
+    plan = all_on(small_cluster, len(small_cluster.layouts) - 1)
     (placed,) = plan.placed
     gpus = small_cluster.layouts[placed.layout].gpus
     assert gpus == max(each.gpus for each in small_cluster.layouts)

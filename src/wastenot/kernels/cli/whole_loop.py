@@ -111,7 +111,7 @@ def run(
             with shown_progress("validation") as progress:
                 plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
         plan.write(folder / "plan.json")
-        comparison = compare_with(planner, as_measured=as_measured)
+        comparison = compare_with(planner, as_measured=as_measured) if in_full or as_json else None
         pages = api.report(
             study, folder / "report.html", plan=folder / "plan.json", figures=folder / "figures", price=price,
             planner=planner, command=command,
@@ -124,7 +124,7 @@ def run(
             "comparison": as_values(comparison),
         })  # fmt: skip
     else:
-        _show(plan, comparison, price, folder, device, in_full=in_full)
+        _show(plan, comparison, price, folder, device)
 
 
 def _say_what(tasks: WorkloadTasks) -> None:
@@ -135,15 +135,16 @@ def _say_what(tasks: WorkloadTasks) -> None:
         say(f"{run_description(tasks.run)} (to change: --phase, --batch, --sequence, --attention, --optimizer, …)")
 
 
-def _show(plan: Plan, comparison: Comparison, price: Price, folder: Path, device: str, *, in_full: bool) -> None:
+def _show(plan: Plan, comparison: Comparison | None, price: Price, folder: Path, device: str) -> None:
+    """The plan and what it is compared with, in full where it is, and how to go on."""
     from wastenot.kernels.cli.plan import comparison_text, plan_text
     from wastenot.kernels.cli.validate import measured_beside_promised
     from wastenot.terminal.output import console
     from wastenot.terminal.tables import Group, Paragraph, headline
 
-    if not in_full:
+    if comparison is None:
         head = headline(plan.workload, plan.device, plan.origin, "")
-        console().print(Group(Paragraph(head), "Each kernel, and other objectives: -v"))
+        console().print(Group(Paragraph(head), f"Each kernel, and all numbers: wastenot show {folder / 'plan.json'} -v"))
     else:
         console().print(plan_text(plan, price, _files(folder), in_full=True))
         if plan.validation is not None:

@@ -26,12 +26,11 @@ from wastenot.kernels.forecast.kernels import CandidateSettings, DrawnKernels, c
 from wastenot.kernels.forecast.observed import Observation
 from wastenot.kernels.forecast.prior import GpuDraw
 from wastenot.kernels.natural.curves import KernelCurve, NaturalCurves, hat_weights
+from wastenot.planning.natural import CAP_STEP_MHZ, SAME_MHZ
 
 LOCKED_POWER_SD = 0.005
 """Standard deviation of power at a locked clock over that at the same clock under the regulator, as a fraction; assumed."""
 
-CAP_STEP_MHZ = 15.0
-_SAME_MHZ = 1.0  # a cap this close to the clock at auto is not below it
 _LEAST_SLOPE = 1e-4  # of log time over log clock, where a kernel loses next to nothing
 _KERNELS_TRIED = 6  # draws of each kernel, of which the one is taken that agrees best with its curve
 _COMPARED = 6  # clocks at which they are compared
@@ -63,7 +62,7 @@ class RelativeCurve:
         Below the lowest clock seen they are the most that physics allows: as many cycles as there, at the power drawn there.
         """
         weights = hat_weights(self._clipped(np.minimum(core_mhz, self.auto_mhz)), self.log_mhz)
-        capped = core_mhz < self.auto_mhz - _SAME_MHZ
+        capped = core_mhz < self.auto_mhz - SAME_MHZ
         return (
             np.where(capped, weights @ self.log_time[draw] + np.log(np.maximum(self.low_mhz / core_mhz, 1.0)), 0.0),
             np.where(capped, weights @ self.log_power[draw], 0.0),
@@ -145,7 +144,7 @@ def cap_costs(
     for kernel, curve in enumerate(curves):
         log_time, log_power = curve.at(caps, draw)
         time[kernel, 1:] *= np.exp(log_time)
-        power[kernel, 1:] *= np.exp(log_power) * np.where(caps < curve.auto_mhz - _SAME_MHZ, locked, 1.0)
+        power[kernel, 1:] *= np.exp(log_power) * np.where(caps < curve.auto_mhz - SAME_MHZ, locked, 1.0)
     return time, time * power
 
 
@@ -232,5 +231,5 @@ def natural_costs(
     seen = np.array([each.at(clocks, fit.draw) for each, clocks in zip(known.curves, clock, strict=True)])
     longer = observed.time_s[:, None] * np.exp(seen[:, 0]) / modelled_s
     stronger = observed.power_w[:, None] * np.exp(seen[:, 1]) / modelled_w
-    stronger = np.where(clock < auto - _SAME_MHZ, stronger * known.locked_power[fit.draw], stronger)
+    stronger = np.where(clock < auto - SAME_MHZ, stronger * known.locked_power[fit.draw], stronger)
     return time * longer, energy * longer * stronger

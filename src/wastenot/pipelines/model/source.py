@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import PathLike
 from wastenot.core.wording import counted
 from wastenot.pipelines.model.perseus_csv import read_perseus_csv
 from wastenot.pipelines.model.profile import PipelineProfile
@@ -16,8 +17,6 @@ from wastenot.pipelines.model.schedule_file import read_schedule
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 from wastenot.study.plausible import MOST_W
 from wastenot.workloads.named import unknown_workload
-
-PathLike = str | os.PathLike[str]
 
 _CHUNKS = 2  # of an interleaved schedule, unless said otherwise
 

@@ -79,7 +79,11 @@ def _calibrated(given: Given) -> Demand:
 
 
 def _steered(name: Name, *, whole: bool = False) -> Callable[[Given], Controller]:
-    return lambda given: steered(all_on(given.cluster) if whole else _single_pool(given), maker_of(name))
+    return lambda given: steered(_all_on(given) if whole else _single_pool(given), maker_of(name))
+
+
+def _all_on(given: Given) -> Fixed:
+    return all_on(given.cluster, len(given.cluster.layouts) - 1)
 
 
 def _single_pool(given: Given) -> Fixed:
@@ -113,9 +117,7 @@ def _with_room(given: Given) -> Controller:
 
 
 POLICIES: Mapping[str, ClusterPolicy] = {
-    "all-on": ClusterPolicy(
-        lambda given: all_on(given.cluster), "every GPU on, in the largest instances, all at the maximum clock"
-    ),
+    "all-on": ClusterPolicy(_all_on, "every GPU on, in the largest instances, all at the maximum clock"),
     "single-pool": ClusterPolicy(
         _single_pool,
         "as many instances as the peak needs, the largest there are, all at the maximum clock",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import PathLike
 from wastenot.core.wording import counted
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from wastenot.serving.control.instance import Event, Instance, Rules, Tell
     from wastenot.serving.control.replay import Replay
     from wastenot.serving.model.profile_file import EngineProfile
-
-PathLike = str | os.PathLike[str]
 
 
 def control(

@@ -116,10 +116,9 @@ def starts(cluster: Cluster, placed: Sequence[Placed]) -> list[Start]:
     return actions
 
 
-def all_on(cluster: Cluster) -> Fixed:
-    """Every GPU on, in instances of the largest layout at the maximum clock."""
-    layout = len(cluster.layouts) - 1
-    return Fixed("AllOn", (Placed(0, layout, cluster.gpus // cluster.layouts[layout].gpus),), ((0,),) * COUNT)
+def all_on(cluster: Cluster, layout: int) -> Fixed:
+    """As many instances of a layout as there are GPUs for, all on at the maximum clock."""
+    return Fixed("AllOn", (Placed(0, layout, cluster.most(layout)),), ((0,),) * COUNT)
 
 
 def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
