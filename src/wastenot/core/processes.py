@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -49,9 +49,9 @@ def process_space() -> str:
     return f"{boot_id()} {namespace}".strip() or socket.gethostname()
 
 
-def number_in_environment(variable: str, otherwise: int) -> int:
+def number_in_environment(variable: str, otherwise: int, environment: Mapping[str, str] = os.environ) -> int:
     """The whole number that a variable of the environment holds, such as ``LOCAL_RANK``; where it holds none, the other."""
-    text = os.environ.get(variable, "")
+    text = environment.get(variable, "")
     return int(text) if text.isdecimal() else otherwise
 
 

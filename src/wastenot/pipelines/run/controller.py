@@ -14,6 +14,7 @@ from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.status import NOTHING_PROVED, PipelineStatus, Status
+from wastenot.core.processes import number_in_environment
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pipelines.plan.rank_steps import PlanGraph
@@ -110,8 +111,7 @@ class PipelineController(ClockDriver):
             BadInputError: the plan has no such rank.
         """
         one = self._all[gpu]
-        if (world := (environment or {}).get("WORLD_SIZE", "")).isdecimal():
-            self._world = int(world)
+        self._world = number_in_environment("WORLD_SIZE", self._world, environment or {})
         steps = self._plan.steps(rank)
         begun = one.rank == rank and one.execution is not None and not one.execution.over
         if not begun and self._running:

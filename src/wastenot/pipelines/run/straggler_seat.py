@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from wastenot.core.processes import number_in_environment
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.run.straggler_source import StragglerSource
 from wastenot.pipelines.run.straggler_wire import ADDRESS, TOKEN_FILE, read_token
@@ -19,11 +20,10 @@ def seat_of(plan: PipelinePlan, pipeline_rank: int, environment: Mapping[str, st
 
     Of the processes that share a stage, those that share its layers (tensor parallel) are neighbours, as in Megatron-LM.
     """
-    world, rank = (int(text) if (text := environment.get(name, "")).isdecimal() else 0 for name in ("WORLD_SIZE", "RANK"))
+    world, rank = (number_in_environment(name, 0, environment) for name in ("WORLD_SIZE", "RANK"))
     beside = max(world // len(plan.ranks), 1)
     within = rank % beside
-    named = environment.get(REPLICA, "")
-    replica = int(named) if named.isdecimal() else within // plan.gpus_per_stage
+    replica = number_in_environment(REPLICA, within // plan.gpus_per_stage, environment)
     return replica, pipeline_rank * plan.gpus_per_stage + within % plan.gpus_per_stage
 
 
