@@ -39,9 +39,9 @@ _EACH, _EACH_COLOR = "each kernel", "#aab4c0"
 _WHOLE, _WHOLE_COLOR = "all, under one cap", "#7c5cff"
 
 
-def subtitle(overview: NaturalOverview) -> str:
-    """What the numbers are of."""
-    return f"{overview.workload} on {overview.device} · {overview.origin} numbers"
+def subtitle(overview: NaturalOverview, *, of_caps: bool = False) -> str:
+    """What the numbers are of: measured or simulated, and what is expected of caps from these."""
+    return f"{overview.workload} on {overview.device} · {'expected from ' if of_caps else ''}{overview.origin} numbers"
 
 
 def saving_figure(overview: NaturalOverview) -> Figure | None:
@@ -54,8 +54,9 @@ def saving_figure(overview: NaturalOverview) -> Figure | None:
     quantities = compared_iteration(overview.auto_energy_j, overview.auto_time_s, changed, plan.energy_change_interval)
     note = f"An iteration at the default clocks and with a {name.replace('cap', 'cap of', 1)}. Axes do not begin at 0."
     note += " Line: the 95 % interval." if plan.energy_change_interval is not None else ""
+    title = f"What one cap would save: {percent(-plan.energy_change, digits)}"
     return Figure(
-        "natural-saving", f"What one cap would save: {percent(-plan.energy_change, digits)}", subtitle(overview), note,
+        "natural-saving", title, subtitle(overview, of_caps=True), note,
         specification_of(compared_chart(("default clocks", name), quantities)),
     )  # fmt: skip
 
@@ -74,6 +75,7 @@ def curves_figure(overview: NaturalOverview) -> Figure:
     whole = _whole_rows(overview)
     if whole:
         note = f"Thick: all kernels under one cap, the highest core clock allowed; ring: the cap of the headline. {note}"
+        note += " Below the clocks at which a kernel was seen, it counts under one cap with the most that physics allows."
     colors = {_EACH: _EACH_COLOR} | ({_WHOLE: _WHOLE_COLOR} if whole else {})
     rows = [row | {"line": _EACH} for each in overview.kernels for row in _curve_rows(overview.curves[each.kernel], each)]
     plan = _of_one_cap(overview)
@@ -298,7 +300,7 @@ def joules_figure(overview: NaturalOverview) -> Figure:
     return Figure(
         "natural-joules",
         "Where the energy goes, and what a cap for each kernel would save if switching were free",
-        subtitle(overview),
+        subtitle(overview, of_caps=True),
         note,
         specification_of(_joules_chart(values, names, lines[0][1])),
     )
