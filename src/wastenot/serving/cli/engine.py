@@ -297,7 +297,8 @@ def _document(
         "engines": [
             {
                 "gpus": each.gpus,
-                **{name: getattr(each.tables, name) for name in ("source", "evidence")},
+                "source": each.tables.source,
+                "evidence": each.tables.evidence,
                 "cache_tokens": each.cache_blocks * each.block_tokens,
                 **{name: getattr(each, name) for name in ("most_running", "most_step_tokens", "switch_s")},
             }

@@ -130,5 +130,5 @@ def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[Renderab
         rich_table(policies_table(found, scenario.parts.objective.currency), _LESS_IMPORTANT),
         *notes,
         "",
-        Paragraph(Text(f"{effect_text(scenario, found)}: {verdict_text(scenario, found)}; simulated", style="bold")),
+        Paragraph(Text(f"{effect_text(scenario, found)} (simulated); {verdict_text(scenario, found)}", style="bold")),
     ]
