@@ -27,7 +27,10 @@ READY := $(VENV)/.ready
 # make docs-serve PORT=8123
 PORT ?= 8000
 
-.PHONY: demo test test-all test-lowest test-python check docs docs-serve bench lock format clean
+.PHONY: install demo test test-all test-lowest test-python check docs docs-serve bench lock format clean
+
+install: $(REPORT_READY)
+	@echo "wastenot is in $(VENV); in this shell first: . $(BIN)/activate"
 
 demo: $(REPORT_READY)
 	$(BIN)/wastenot demo

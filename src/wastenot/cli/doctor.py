@@ -47,7 +47,8 @@ def doctor(
     simulated = {f"sim:{name}": basis_of(f"sim:{name}") for name in preset_names()}
     if not as_json:
         typer.echo("\n".join(textwrap.wrap(step.verdict, _COLUMNS)))
-        typer.echo(f"Next: {step.command}\n")
+        typer.echo(f"Next: {step.command}")
+        typer.echo("Your own model: wastenot kernel --help; your servers: wastenot serve --help\n")
         _print_lines(_of_machine(machine))
     sensed = []
     for gpu in machine.gpus:
