@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from wastenot.sweeping.estimate import Estimate
 
 _SHORTER = "a larger --core-step, fewer --repeats, or sweep with --search model or --budget, then plan, validate and report"
+_NOTICEABLE = 0.001  # share of the energy for which somebody would set a clock
 _THEN_S = 12.0  # planning, and writing the report and its figures
 
 
@@ -90,7 +91,7 @@ def run(
     command = typed_command(str(study))
 
     def begin(sweep: Estimate) -> None:
-        _say_what(tasks)
+        say(f"{_what(tasks)} (to change: --phase, --batch, --sequence, --attention, --optimizer, …)")
         announce(sweep, *again, shorter=_SHORTER, then_s=_THEN_S)
         create_folder(folder)  # only now: what cannot be swept leaves none behind
 
@@ -124,18 +125,16 @@ def run(
             "comparison": as_values(comparison),
         })  # fmt: skip
     else:
-        _show(plan, comparison, price, folder, device)
+        _show(plan, comparison, price, folder, device, _what(tasks))
 
 
-def _say_what(tasks: WorkloadTasks) -> None:
-    from wastenot.terminal.output import say
+def _what(tasks: WorkloadTasks) -> str:
     from wastenot.workloads.build import run_description
 
-    if tasks.run is not None:
-        say(f"{run_description(tasks.run)} (to change: --phase, --batch, --sequence, --attention, --optimizer, …)")
+    return tasks.name if tasks.run is None else run_description(tasks.run)
 
 
-def _show(plan: Plan, comparison: Comparison | None, price: Price, folder: Path, device: str) -> None:
+def _show(plan: Plan, comparison: Comparison | None, price: Price, folder: Path, device: str, what: str) -> None:
     """The plan and what it is compared with, in full where it is, and the command that continues."""
     from wastenot.kernels.cli.plan import comparison_text, plan_text
     from wastenot.kernels.cli.validate import measured_beside_promised
@@ -144,7 +143,8 @@ def _show(plan: Plan, comparison: Comparison | None, price: Price, folder: Path,
 
     if comparison is None:
         head = headline(plan.workload, plan.device, plan.origin, "")
-        console().print(Group(Paragraph(head), f"Each kernel, and all numbers: wastenot show {folder / 'plan.json'} -v"))
+        more = f"Each kernel, and all numbers: wastenot show {folder / 'plan.json'} -v"
+        console().print(Group(Paragraph(head), what, more))
     else:
         console().print(plan_text(plan, price, _files(folder), in_full=True))
         if plan.validation is not None:
@@ -241,10 +241,14 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
         now.append("Today     nothing to set")
     finest = applicable_today(plan).finest
     if finest is not None and finest.commands and finest.energy_change is not None:
-        name = "or       " if today.rung is not None else "         "
-        now.append(f"{name} {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
-        if plan.origin == "simulated":
-            now.append("          (sweep the real card before you set its clocks)")
+        beside = today.rung is not None
+        if beside and -finest.energy_change < _NOTICEABLE:
+            now.append(f"or        less than {percent(_NOTICEABLE, 1)}, with one setting")
+        else:
+            one = f"{percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}"
+            now.append(f"{'or' if beside else '':<9} {one}")
+            if plan.origin == "simulated":
+                now.append("          (sweep the real card before you set its clocks)")
     bound = "" if today.whole else ", if switching were instant"
     if expected is not None:
         low, high = expected.energy_change_interval
@@ -253,7 +257,7 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
         saved = f"{percent(-expected.energy_change)} ({percent(-high)} to {percent(-low)})"
         whole.append(f"{'Promised' if today.whole else 'At most '}  {saved}{bound}{allowed}")
     if headline.source == "validation":
-        verdict = (limit_verdict(plan) or "no slowdown limit was set").partition(":")[0]
+        verdict = "no slowdown limit was set" if (kept := limit_verdict(plan)) is None else f"limit {kept.partition(':')[0]}"
         less = expected is not None and headline.energy_change > expected.energy_change_interval[1]
         saved = f"{percent(-headline.energy_change)} saved{', less than promised' if less else ''}"
         whole.append(f"Verdict   {verdict}: {saved}, time {change(headline.time_change)}{bound} ({plan.origin})")
