@@ -86,7 +86,7 @@ def test_the_headline_is_the_plan_that_needs_no_control_or_else_a_policy_that_me
     assert plan.endswith("at 1,980\N{NO-BREAK SPACE}MHz") and "instance" in plan
     assert effect_text(scenario, found) == f"50.0\N{NO-BREAK SPACE}% less energy with {plan}"
     within = "within the limit: 100.00\N{NO-BREAK SPACE}% of the worst class met their deadlines, 99\N{NO-BREAK SPACE}% must"
-    against = f"Compared with {plan}, chosen in hindsight, over 2 simulated runs"
+    against = f"Chosen in hindsight; compared with {plan}, over 2 simulated runs"
     assert verdict_text(scenario, found) == f"{within}. {against}"
     few_late = [replace(each, by_class=[0.99999] * 9) if each.policy == "best-static" else each for each in records]
     assert "99.99\N{NO-BREAK SPACE}% of the worst" in verdict_text(scenario, compared(few_late)[0]), "never rounded up"
@@ -157,7 +157,8 @@ def test_policies_and_classes_are_explained_and_what_saves_is_to_be_measured_and
     lines = {line.label: line.text for line in policy.lines}
     assert lines["Saved in each of 2 runs"] == "20.0 to 30.0\N{NO-BREAK SPACE}%"
     assert lines["Worst class"] == "100.00\N{NO-BREAK SPACE}%"  # all classes are alike then
-    bench, simulate = page.next_step.commands
+    replay, bench, simulate = page.next_step.commands
+    assert "--replay http" in replay and "--allow-clock-control" not in replay
     assert bench.startswith("wastenot serve bench ") and "--core 1980 " in bench
     assert "--policy single-pool --policy best-static --policy parking --seeds" in simulate
     assert max(len(table.columns) for _, table in page.folded.tables if table is not None) <= 10

@@ -103,9 +103,9 @@ def _shared(processes: int | None, ray: str | None) -> Share:
 
 def scenario_text(found: SimulatedScenario) -> RenderableType:
     """What was found, for a terminal."""
-    from wastenot.serving.page.cluster_words import about_cluster
+    from wastenot.serving.page.cluster_words import REPLAY, about_cluster
     from wastenot.serving.page.simulated_words import steps_text
-    from wastenot.terminal.tables import Group, Text
+    from wastenot.terminal.tables import Group, Paragraph, Text
 
     scenario = found.scenario
     name, rest = about_cluster(scenario)
@@ -114,7 +114,7 @@ def scenario_text(found: SimulatedScenario) -> RenderableType:
     ]
     for each in found.comparisons:
         parts += ["", *_comparison_text(scenario, each)]
-    return Group(*parts)
+    return Group(*parts, "", Paragraph(Text(f"Your own servers, from their last hour: {REPLAY}")))
 
 
 def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[RenderableType]:

@@ -102,7 +102,7 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
     if (fixed := found.fixed_plan) is not None:
         met, asked = percent_met(fixed.worst_class), percent(scenario.parts.run.attain, 0)
         within = f"within the limit: {met} of the worst class met their deadlines, {asked} must"
-        return f"{within}. Compared with {plan_text(scenario, first)}, chosen in hindsight, over {runs}"
+        return f"{within}. Chosen in hindsight; compared with {plan_text(scenario, first)}, over {runs}"
     policy = found.policy_to_add
     if policy is None:
         return f"over {traffic_text(scenario, found)}"
@@ -329,6 +329,9 @@ def _assumed_power(changes: ChangeTimes) -> str:
     return ", ".join(f"{quantity(power_w, 'W', 3)} {where}" for where, power_w in of.items() if power_w) or "none at rest"
 
 
+REPLAY = "wastenot serve control ENGINE.json --replay http://PROMETHEUS:9090"
+
+
 def next_step(scenario: Scenario, found: Comparison) -> Next | None:
     """How to see whether the headline holds; ``None`` where nothing saves."""
     first, fixed, policy = found.outcomes[0], found.fixed_plan, found.policy_to_add
@@ -346,7 +349,8 @@ def next_step(scenario: Scenario, found: Comparison) -> Next | None:
         f"wastenot serve bench http://HOST:PORT --device DEVICE --rate {rate:.3g} --core {clock:.0f} --allow-clock-control"
     )
     text = (
-        f"Measure one of your servers at its part of the load, at the default clocks and at {clock:,.0f}{SPACE}MHz (replace "
+        "See what your own servers would have saved in the last hour, which only reads their Prometheus; measure one at its "
+        f"part of the load, at the default clocks and at {clock:,.0f}{SPACE}MHz, while nobody else uses it (replace "
         "HOST:PORT and DEVICE); then run the scenario with your own traffic and more seeds"
     )
-    return Next(text, (bench, command))
+    return Next(text, (REPLAY, bench, command))
