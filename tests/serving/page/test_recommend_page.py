@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
+from wastenot.serving.model.configurations import at_other_clocks
 from wastenot.serving.model.recommend import Bounds, Prices, recommend
 from wastenot.serving.page.recommend_page import recommend_figure, recommend_page
-from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of, tail_text
+from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, notes, origin_of, tail_text
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 pytest.importorskip("altair")
@@ -119,3 +121,12 @@ def test_each_of_several_models_has_a_panel_and_the_first_is_to_be_measured():
     assert "--batch 2 " in page.next_step.commands[-1]
     nothing = recommend_page(recommended(MEASURED[3:]))
     assert nothing.next_step is None and not nothing.panels
+
+
+def test_the_power_of_an_idle_simulated_gpu_saves_nothing_and_is_forecast_at_no_clock():
+    points = [point("a", 10.0, 1.0, 1, evidence="simulated"), point("a", 20.0, 0.5, 2, evidence="simulated")]
+    found = recommended(points)
+    (row,) = chosen_table(found).rows
+    assert row.texts[-1] == "–" and "no saving follows from it" in notes(found)[0]
+    with pytest.raises(BadInputError, match="idle simulated GPU"):
+        at_other_clocks(points, "never-read.json", 600.0)

@@ -232,7 +232,10 @@ def _why_few_ran(point: MeasuredPoint, scraped: Scraped) -> str:
     if preempted is not None and preempted.by:
         return f": its key-value cache was full, and it preempted {counted(round(preempted.by), 'request')}"
     if waiting < 0.5:
-        return "; none waited in its queue: answers ended faster than new requests came to it"
+        return (
+            "; none waited in its queue: new ones were late, as the server or this machine was busy: shorter prompts "
+            "(--prompt-tokens), or a free CPU"
+        )
     full = "" if used is None else f" with its key-value cache {100 * used:.0f} % full"
     why = "" if used is None or used >= _FULL else ": it runs no more at once (vLLM: --max-num-seqs)"
     return f"; {waiting:.1f} waited in its queue{full}{why}"

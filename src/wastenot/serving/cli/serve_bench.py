@@ -193,10 +193,8 @@ def _next(outcome: ServerSweepOutcome, study: str | None) -> list[str]:
 
     stable = [point for point in outcome.points if point.is_stable]
     if not stable:
-        few = (
-            "if too few ran, send more requests at once; if the server is too slow for the load, shorter prompts and answers"
-        )
-        return [f"no point is stable, and nothing can be recommended: {few} (--prompt-tokens, --output-tokens)"]
+        shorter = "where the server is too slow for the load, shorter prompts and answers (--prompt-tokens, --output-tokens)"
+        return [f"no point is stable, and nothing can be recommended: the notes say why; {shorter}"]
     if study is None:
         return ["to keep these points and add to them: --study FILE"]
     if all(point.energy_per_token_j is None for point in stable):

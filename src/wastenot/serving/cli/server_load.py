@@ -144,7 +144,8 @@ def server_gpus(
         try:
             names = visible_names()
         except (DeviceError, MissingExtraError) as error:
-            return (), f"{str(error).partition(';')[0]}; where its GPUs are elsewhere, give their meter: --meter URL"
+            why = str(error).partition(";")[0]
+            return (), f"no GPU can be read here ({why}); the meter of GPUs elsewhere: --meter URL"
         if len(names) > 1:
             raise BadInputError(
                 f"--device: this machine has {len(names)} GPUs; name those that serve the model: --device {names[0]}"

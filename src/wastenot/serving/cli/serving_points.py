@@ -107,7 +107,7 @@ def _energy(point: ServingPoint) -> str:
 
 
 def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1e3 * seconds:.4g}"
+    return "-" if seconds is None else f"{1e3 * seconds:,.0f}" if seconds >= 10.0 else f"{1e3 * seconds:.4g}"
 
 
 def _number(value: float | None, form: str) -> str:

@@ -139,6 +139,11 @@ def at_other_clocks(
     models = dict.fromkeys(each.model for each in points)
     if len(models) > 1:
         raise BadInputError(f"`clocks`: a profile is of one model; choose the model with `model` from {_some(models)}")
+    if all(each.evidence == "simulated" for each in points):
+        raise BadInputError(
+            "`clocks`: the energy of these points is that of an idle simulated GPU, which says nothing of other clocks; "
+            "measure beside the server's own GPUs (serve bench --device or --meter)"
+        )
     read, name = (profile, "the profile") if isinstance(profile, EngineProfile) else (read_engine(profile), str(profile))
     read = read if assumed_clocks else read.within_known_clocks()
     degrees = {engine.gpus: engine for engine in read.engines}

@@ -240,7 +240,7 @@ def with_clocks(point: ServingPoint, engine: Engine, context_tokens: float) -> t
     Raises:
         OutsideProfileError: the profile does not cover the configuration.
     """
-    tables, batch = engine.tables, point.mean_running or float(point.max_running)
+    tables, batch = engine.tables, max(point.mean_running or float(point.max_running), 1.0)
     auto = len(tables.settings) - 1
     prompt = float(np.clip(context_tokens, tables.prefill_tokens[0], tables.prefill_tokens[-1]))
     base, base_prompt = tables.decode(auto, batch, context_tokens), tables.prefill(auto, prompt)
