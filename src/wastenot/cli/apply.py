@@ -159,14 +159,20 @@ def _run_simulated(
     application: Application, iterations: int, seed: int, dry_run: bool, real_time: bool, shown: ShownOptions
 ) -> Summary:
     from wastenot.control.simulated_job import run_simulated
+    from wastenot.core.errors import CannotRunError
     from wastenot.devices.simulated.device import SimulatedDevice
 
     with simulated_session(application.gpus, application.controller(dry_run=True).status(), shown) as watch:
         gpus = [gpu for gpu in application.gpus if isinstance(gpu, SimulatedDevice)]
-        return run_simulated(
-            application.plan, gpus, iterations, seed=seed, path=application.path, dry_run=dry_run,
-            real_time=real_time, watch=lambda controller: watch(controller.status()),
-        )  # fmt: skip
+        try:
+            return run_simulated(
+                application.plan, gpus, iterations, seed=seed, path=application.path, dry_run=dry_run,
+                real_time=real_time, watch=lambda controller: watch(controller.status()),
+            )  # fmt: skip
+        except CannotRunError as error:
+            if not dry_run:
+                raise
+            raise CannotRunError(f"what is set stands above; the job is not simulated: {error}") from error
 
 
 # ---- afterwards -------------------------------------------------------------------------------------------------
