@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
+from wastenot.pages.formatting import change, megahertz, percent, quantity
+from wastenot.pages.price import Price
+from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     AsMeasuredOption,
@@ -18,8 +22,8 @@ from wastenot.terminal.options import (
     PriceOptions,
     SweepOptions,
     ToleranceOption,
-    parse_bounds,
 )
+from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,15 +31,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from wastenot.core.setting import Setting
     from wastenot.kernels.page.provenance import Files
     from wastenot.pages.panel import Story
-    from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison, WholeFrontier
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
     from wastenot.planning.profiles import ProfileOutcome
     from wastenot.study.coverage import Coverage
+
+_BOUNDS = (0.0, 0.01, 0.02, 0.05, 0.1)  # slowdown limits
 
 
 def plan(
@@ -69,7 +73,10 @@ def plan(
 
 def frontier(
     source: SweepOptions,
-    bounds: Annotated[str, option("Slowdown limits to solve exactly, such as 0,1%,2%.", "X,X,...")] = "0,1%,2%,5%,10%",
+    bounds: Annotated[
+        quantities.Floats | None,
+        option("Slowdown limits to solve exactly; default: 0,1%,2%,5%,10%.", "X,X,...", parser=quantities.slowdowns),
+    ] = None,
     compare: Annotated[bool, option("Compare objectives, granularities and scopes at these limits instead.")] = False,
     granularity: GranularityOption = "kernel",
     clock_tolerance: ToleranceOption = 0.0,
@@ -85,7 +92,7 @@ def frontier(
     from wastenot.planning.comparison import Comparison, compare as compare_plans, whole_frontier
     from wastenot.terminal.output import console, say
 
-    limits = parse_bounds(bounds)
+    limits = bounds or _BOUNDS
     found: Comparison | WholeFrontier
     if compare:
         found = compare_plans(
@@ -156,7 +163,6 @@ def plan_text(plan: Plan, price: Price, files: Files, *, in_full: bool) -> Rende
     from wastenot.kernels.page.summary import plan_numbers, warnings
     from wastenot.kernels.page.tables import applicable_table, kernel_table
     from wastenot.terminal.tables import Group, Paragraph, Text, headline, named_rows, rich_table
-    from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
     state = "" if plan.state == "ssp" else f"energies of {STATE_DESCRIPTIONS[plan.state]}"
     head = headline(plan.workload, plan.device, plan.origin, state)
@@ -222,7 +228,6 @@ def comparison_text(comparison: Comparison) -> RenderableType:
 
 def _beside(profiles: Sequence[ProfileOutcome]) -> list[RenderableType]:
     """What the vendor's own profiles do, where they were measured."""
-    from wastenot.pages.formatting import change, percent
     from wastenot.pages.table import Listed
     from wastenot.terminal.tables import Text, listed
 
@@ -252,7 +257,6 @@ def _missing_points(coverage: Coverage | None) -> list[Text | str]:
 def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     """All vertices of the hull, then the exact optimum at each limit."""
     from wastenot.kernels.page.summary import among
-    from wastenot.pages.formatting import change, percent, quantity
     from wastenot.pages.table import Listed
     from wastenot.terminal.tables import Group, Text, headline, listed
 
@@ -296,7 +300,6 @@ def _validated_text(a: Plan, b: Plan, first: Path, second: Path) -> str | None:
 
 def _difference_text(difference: PlanDifference, made: Plan, first: str, second: str) -> RenderableType:
     """What the second plan does differently from the first, which was ``made`` before."""
-    from wastenot.pages.formatting import change, megahertz, quantity
     from wastenot.terminal.tables import Group, Paragraph, Text, plain_table
 
     def signed(value: float, unit: str) -> str:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.core.errors import BadInputError
 from wastenot.kernels.cli.sweep import CoreStepOption, outcome_lines, outcome_values
+from wastenot.pages.formatting import change, percent
+from wastenot.pages.price import Price
 from wastenot.terminal import completing
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
@@ -23,13 +26,11 @@ from wastenot.terminal.options import (
     PriceOptions,
     SeedOption,
     ShapeOptions,
-    parse_power_limits,
 )
 
 if TYPE_CHECKING:
     from wastenot.kernels.page.provenance import Files
     from wastenot.meters.tasks import WorkloadTasks
-    from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
     from wastenot.sweeping.estimate import Estimate
@@ -97,7 +98,7 @@ def run(
     with kept_if_interrupted(resume_with(command, study)):
         with shown_progress("sweep") as progress:
             outcome = api.sweep(
-                tasks, target, study, clocks=Grid(core_step, power_limit_w=parse_power_limits(power_limit)),
+                tasks, target, study, clocks=Grid(core_step, power_limit_w=power_limit),
                 command=command, announce=begin, dry_run=dry_run, progress=progress,
             )  # fmt: skip
         if outcome.estimate is not None:
@@ -172,8 +173,6 @@ def create_folder(folder: Path) -> Path:
     Raises:
         BadInputError: it cannot be created.
     """
-    from wastenot.core.errors import BadInputError
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -226,7 +225,6 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
     """What can be had today, and how; and what the whole plan would do, with the verdict where it was measured again."""
     from wastenot.kernels.page.applicable_panels import apply_command
     from wastenot.kernels.page.verdict import limit_verdict, limit_words
-    from wastenot.pages.formatting import change, percent
     from wastenot.planning.applicable_today import applicable_today
 
     headline, expected, today, now, whole = plan.headline, plan.expected, plan.today, [], []
