@@ -82,7 +82,7 @@ def test_run_does_everything(toy, monkeypatch):
     folder = toy.folder / "all"
     # Drawing takes longest: the page is looked at above, page and figures together in test_verbs.py.
     report = mock.create_autospec(wn.report, return_value=(folder / "report.html",))
-    monkeypatch.setattr("wastenot.kernels.verbs.report", report)
+    monkeypatch.setattr("wastenot.kernels.page.page.report", report)
     command = (
         "kernel",
         "run",

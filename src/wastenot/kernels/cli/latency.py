@@ -68,7 +68,7 @@ def latency(
     from wastenot.core.values import as_values
     from wastenot.devices.open import is_virtual
     from wastenot.kernels.latency.design import design
-    from wastenot.kernels.latency.measure import look_ahead, measure_latency, resume_file
+    from wastenot.kernels.latency.measure import look_ahead, measured_latency, resume_file
     from wastenot.study.store import open_study
     from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
@@ -93,7 +93,7 @@ def latency(
         say(line)
     keeps = resume_with(typed_command(study or str(path)), partial)
     with kept_if_interrupted(keeps), shown_progress(f"switching latency of {device}") as progress:
-        found = measure_latency(target, planned, resume=partial, seed=seed, progress=progress)
+        found = measured_latency(target, planned, resume=partial, seed=seed, progress=progress)
     found.write(path)
     if store is not None:
         store.keep_latency(found.to_json(), found.device)

@@ -66,6 +66,7 @@ def run(
     """
     from wastenot.core.values import as_values
     from wastenot.kernels import verbs as api
+    from wastenot.kernels.page.page import report
     from wastenot.kernels.run.interleaved import estimate_interleaved
     from wastenot.meters.tasks import find_tasks
     from wastenot.pages.optional_imports import check_report
@@ -113,7 +114,7 @@ def run(
                 plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
         plan.write(folder / "plan.json")
         comparison = compare_with(planner, as_measured=as_measured) if in_full or as_json else None
-        pages = api.report(
+        pages = report(
             study, folder / "report.html", plan=folder / "plan.json", figures=folder / "figures", price=price,
             planner=planner, command=command,
         )  # fmt: skip
