@@ -4,10 +4,11 @@ import os
 
 import pytest
 
+from testbed.read_policies import read_policy
 from wastenot.core.errors import BadInputError
 from wastenot.devices.clockd import policy as policy_module
 from wastenot.devices.clockd.main import main
-from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, policy_of, read_files, read_policy
+from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, policy_of, read_files
 from wastenot.devices.common.journal import Restore
 
 GOOD = """

@@ -143,31 +143,15 @@ PolicyFiles = Mapping[Path, PolicyFile]
 """What the files of a policy say: its own first, then the rules of jobs, in the order in which these are tried."""
 
 
-def read_policy(path: Path, jobs: Path | None = None) -> Policy:
-    """Read a policy.
-
-    Args:
-        path: the file.
-        jobs: a folder of files ``*.toml`` with more rules, which come first, such as those of a scheduler for its jobs.
-
-    Raises:
-        BadInputError: a file cannot be read, others than root may write it, or something in it is wrong.
-    """
-    files, mistakes = read_files(path, jobs)
-    for mistake in mistakes:
-        raise mistake
-    return policy_of(path, files)
-
-
 def read_files(path: Path, jobs: Path | None, before: PolicyFiles | None = None) -> tuple[PolicyFiles, list[BadInputError]]:
-    """What the files of a policy say, and the mistakes in them.
+    """What the files of a policy say, and the mistakes in them, such as that others than root may write one.
 
     A file that cannot be understood says what it said before, if anything, and so do all of a folder that is refused; the
     rules of a job whose file is gone say nothing any more.
 
     Args:
         path: the policy.
-        jobs: folder of the rules of jobs.
+        jobs: a folder of files ``*.toml`` with more rules, such as those of a scheduler for its jobs.
         before: what the files said before.
     """
     before, found, mistakes = before or {}, dict[Path, PolicyFile](), list[BadInputError]()
