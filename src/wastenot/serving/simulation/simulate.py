@@ -172,7 +172,6 @@ def _served(run: ClusterRun, requests: Requests) -> Served:
         np.asarray(arrays.setting_s, dtype=np.float64),
         int(numbers.switches),
         np.asarray(arrays.gap_counts, dtype=np.intp),
-        int(only.setting),
         _timeline(run, end_s) if numbers.drawn else None,
     )
 
