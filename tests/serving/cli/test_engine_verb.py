@@ -87,7 +87,7 @@ def test_page_and_figures(table, tmp_path, svg_only):
         ),
         (["steps.csv", "--context", "9000"], "no decode step with 9000 tokens"),
         (["steps.csv", "--context", "9999999"], "no decode step with 9999999 tokens"),
-        (["steps.csv", "--batch", "0"], "--batch 0: write whole numbers of at least 1"),
+        (["steps.csv", "--batch", "0"], "--batch: '0' is not a whole number of at least 1"),
         (["steps.csv", "--idle-power", "-5"], "--idle-power -5: must be a number of watts above 0"),
         (["steps.csv", "--switch-time", "-5ms"], "--switch-time -0.005: must be a number of seconds, at least 0"),
         (["steps.csv", "--study", "k.db"], "--study: has no effect on tables of steps; leave it out"),

@@ -79,7 +79,7 @@ def validate(
 
 def validation_text(plan: Plan) -> RenderableType:
     """The story of a plan that was measured again, and the measurement beside what was promised."""
-    from wastenot.kernels.cli.plan import story_text
+    from wastenot.kernels.cli.plan_text import story_text
     from wastenot.kernels.page.story import story_of
     from wastenot.terminal.tables import Group, Paragraph, headline
 

@@ -139,7 +139,7 @@ def _say_what(tasks: WorkloadTasks) -> None:
 
 def _show(plan: Plan, comparison: Comparison | None, price: Price, folder: Path, device: str) -> None:
     """The plan and what it is compared with, in full where it is, and the command that continues."""
-    from wastenot.kernels.cli.plan import comparison_text, plan_text
+    from wastenot.kernels.cli.plan_text import comparison_text, plan_text
     from wastenot.kernels.cli.validate import measured_beside_promised
     from wastenot.terminal.output import console
     from wastenot.terminal.tables import Group, Paragraph, headline
