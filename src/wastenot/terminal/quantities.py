@@ -46,7 +46,11 @@ def seconds(text: object) -> float:
 
     0 and what is no duration in any unit (negative, infinite, NaN) are left to the option, which knows what it allows.
     """
-    value, unit = _number(text, _SECONDS, "a time such as 5s, 30ms or 2min")
+    return _seconds(text, "a time such as 5s, 30ms or 2min")
+
+
+def _seconds(text: object, wanted: str) -> float:
+    value, unit = _number(text, _SECONDS, wanted)
     if not unit and 0 < value < math.inf and isinstance(text, str):
         plain = text.strip()
         raise typer.BadParameter(f"{plain} has no unit: write {plain}ms or {plain}s")
@@ -76,7 +80,8 @@ def duration(text: object) -> float:
 
 def budget(text: object) -> float:
     """A duration in seconds, above 0: ``90s``, ``45m`` or ``2h``."""
-    return _above_0(seconds(text), text, "a time above 0 s, such as 90s, 45m or 2h")
+    wanted = "a time above 0 s, such as 90s, 45m or 2h"
+    return _above_0(_seconds(text, wanted), text, wanted)
 
 
 def power(text: object) -> float:
