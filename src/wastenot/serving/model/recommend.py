@@ -15,7 +15,8 @@ import numpy as np
 
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.wording import counted
-from wastenot.frontiers.algebra import Point, choice
+from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.nodes import Point
 from wastenot.planning.tariff import J_PER_KWH
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.tables.records import Percentiles, ServingPoint
