@@ -41,8 +41,6 @@ def plan(
     If the study has repeats or standard errors, the plan stays within the limit with 95 % confidence. It comes with a
     certificate: a lower bound on the energy of any plan within the limit.
     """
-    from wastenot.kernels.cli.plan_text import plan_text
-    from wastenot.kernels.page.provenance import Files
     from wastenot.terminal.output import console, print_json, say
 
     price = price_options.price()
@@ -53,6 +51,9 @@ def plan(
     if as_json:
         print_json("plan", made.document())
     else:
+        from wastenot.kernels.cli.plan_text import plan_text
+        from wastenot.kernels.page.provenance import Files
+
         console().print(plan_text(made, price, Files(source.study, out), in_full=in_full))
 
 
@@ -74,7 +75,6 @@ def frontier(
     Also the exact optimum at each slowdown limit, all by the numbers as measured.
     """
     from wastenot.core.values import json_text
-    from wastenot.kernels.cli.plan_text import comparison_text, frontier_text
     from wastenot.planning.comparison import Comparison, compare as compare_plans, whole_frontier
     from wastenot.terminal.output import console, say
 
@@ -97,6 +97,8 @@ def frontier(
     if as_json:
         print(json_text(found.document()))
     else:
+        from wastenot.kernels.cli.plan_text import comparison_text, frontier_text
+
         console().print(comparison_text(found) if isinstance(found, Comparison) else frontier_text(found))
 
 
@@ -113,7 +115,6 @@ def diff(
     With a study, also what the state of their energies changes.
     """
     from wastenot.core.values import as_values
-    from wastenot.kernels.cli.plan_text import difference_text, validated_text
     from wastenot.kernels.model.context import context_change
     from wastenot.kernels.page.tables import context_table
     from wastenot.planning.difference import difference
@@ -136,6 +137,8 @@ def diff(
             document["states"] = as_values(change) | names | {"energy_j": change.energy_j}
         print_json("diff", document)
         return
+    from wastenot.kernels.cli.plan_text import difference_text, validated_text
+
     console().print(difference_text(between, plans[0], str(first), str(second)))
     line = validated_text(plans[0], plans[1], first, second)
     if line is not None:
