@@ -80,7 +80,7 @@ def test_page_and_figures(table, tmp_path, svg_only):
         (["none.csv"], "none.csv: cannot be read"),
         (["llama-8b"], "llama-8b: name the device to measure its kernels on"),
         (["steps.csv", "--core", "2400"], "--core 2400: the table covers 800 to 2000 MHz"),
-        (["steps.csv", "--core", "fast"], "--core fast: write clocks in MHz"),
+        (["steps.csv", "--core", "fast"], "--core: 'fast' is not a clock in MHz"),
         (
             ["steps.csv", "--as-measured", "--core", "950"],
             "--core, --most-context: there are no others as measured; other clocks and contexts need a fit",
