@@ -13,7 +13,7 @@ from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.kernels.latency.design import Design, design
-from wastenot.kernels.latency.measure import measure_latency
+from wastenot.kernels.latency.measure import measured_latency
 from wastenot.planning.latency import Latency
 
 SEEDS = (1001, 1002, 1003, 1004)
@@ -47,7 +47,7 @@ def main(verdict: Verdict) -> None:
 def _measured(name: str, switching: Switching, seed: int) -> tuple[Design, Latency]:
     device = simulated_device(find_preset(name), f"sim:{name}", seed=seed, switching=switching)
     planned = design(device)
-    return planned, measure_latency(device, planned, seed=seed)
+    return planned, measured_latency(device, planned, seed=seed)
 
 
 def _errors(name: str, switching: Switching, seed: int, scores: list[float]) -> list[float]:

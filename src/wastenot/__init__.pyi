@@ -26,12 +26,12 @@ from .jobs.run.job import JobGoal as JobGoal, job as job
 from .jobs.run.training_run import TrainingRun as TrainingRun
 from .kernels.calibration.calibrate import calibrate_sweep as calibrate_sweep
 from .kernels.forecast.forecast import forecast as forecast
+from .kernels.latency.measure import measure_latency as measure_latency
+from .kernels.page.page import report as report
 from .kernels.run.refine import Finalists as Finalists
 from .kernels.verbs import (
     Refinement as Refinement,
-    measure_latency as measure_latency,
     refine as refine,
-    report as report,
     sweep as sweep,
     transfer as transfer,
     validate as validate,

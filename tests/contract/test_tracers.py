@@ -10,7 +10,7 @@ from wastenot.devices.open import open_device, open_gpu
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.kernels.latency.design import design
-from wastenot.kernels.latency.measure import look_ahead, measure_latency
+from wastenot.kernels.latency.measure import look_ahead, measured_latency
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_there_is_no_trace_before_the_end(device):
 def test_latency_is_measured_through_nvml_and_clocks_are_given_back(stand_in):
     device = opened(stand_in)
     planned = design(device, kinds=("core", "power_limit"), core_mhz=(345.0, 1200.0, 1980.0), error=0.03)
-    found = measure_latency(device, planned)
+    found = measured_latency(device, planned)
     truth = find_preset("h200").switching
     assert (found.origin, found.device) == ("measured", device.identity.label) and found.switch_time.basis == "measured"
     for part in planned.parts:
@@ -118,7 +118,7 @@ def test_a_driver_that_refuses_on_the_way_is_named_and_nothing_stays_set(stand_i
     device = opened(stand_in)
     stand_in.control.fault("nvmlDeviceSet*", "NO_PERMISSION")
     with pytest.raises(ClocksRefusedError, match="until then plans assume"):
-        measure_latency(device, design(device, kinds=("core",)))
+        measured_latency(device, design(device, kinds=("core",)))
     stand_in.control.clear_faults()
     assert stand_in.control.state(0).locked_core_mhz is None
 
@@ -130,7 +130,7 @@ def test_a_memory_clock_that_the_driver_does_not_lock_is_left_out(monkeypatch, t
         monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
         monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
         device = opened(server)
-        found = measure_latency(device, design(device, kinds=("core", "memory"), core_mhz=(345.0, 1980.0), error=0.3))
+        found = measured_latency(device, design(device, kinds=("core", "memory"), core_mhz=(345.0, 1980.0), error=0.3))
         device.clocks.release()
     assert {each.what for each in found.targets} == {"core"}
     assert any(line.startswith("memory clock: ") for line in found.not_covered)

@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from testbed.pods_api import PodsApi, pod
+from testbed.read_policies import read_policy
 from wastenot.core.version import own_version
 from wastenot.devices.clockd.main import main
-from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, read_policy
+from wastenot.devices.clockd.policy import Bounds, Gpu, Peer
 from wastenot.devices.common.daemon_protocol import SOCKET
 from wastenot.devices.common.journal import MACHINE
 

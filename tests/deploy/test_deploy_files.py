@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.read_policies import read_policy
 from wastenot.devices.clockd import server
-from wastenot.devices.clockd.policy import read_policy
 from wastenot.devices.common.daemon_protocol import SOCKET
 from wastenot.devices.common.journal import MACHINE
 

@@ -124,7 +124,7 @@ def test_limits_survive_csv_a_recording_and_a_report(tmp_path, monkeypatch, caps
     [
         (["--power-limit", "600", "--search", "model"], "no effect with --search model"),
         (["--power-limit", "600", "--clocks", "auto"], "no effect without --clocks grid"),
-        (["--power-limit", "600,x"], "write power limits in watts"),
+        (["--power-limit", "600,x"], "'x' is not a power in watts"),
         (["--power-limit", "9000"], "--power-limit 9000: the device takes 200 to 700 W"),
     ],
 )

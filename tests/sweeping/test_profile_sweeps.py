@@ -141,7 +141,7 @@ def test_a_search_is_among_clocks():
 @pytest.mark.parametrize("text", ["max_q", "", "max-q,", "fastest"])
 def test_names_that_nobody_has_are_refused_before_anything_runs(text, capsys):
     assert run_command(["kernel", "sweep", "gpt3-small", "--device", "sim:b200", "--dry-run", "--profile", text]) == 2
-    assert "no workload power profile has that name" in capsys.readouterr().err
+    assert "no workload power profile has the name" in capsys.readouterr().err
 
 
 def test_a_job_is_tuned_among_profiles_and_the_plan_put_to_work(tmp_path, capsys):

@@ -55,5 +55,3 @@ def test_shapes_that_make_no_sense_are_refused() -> None:
         StepShapes.up_to(batch=0)
     with pytest.raises(BadInputError, match="must not be above"):
         StepShapes.up_to(tokens=100, batch=101)
-    with pytest.raises(BadInputError, match="unfused"):
-        step_parts("llama-8b", StepShapes.up_to(), attention="unfused")

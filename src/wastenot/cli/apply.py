@@ -22,6 +22,7 @@ from wastenot.cli.watched_run import (
     simulated_session,
     write_outcome,
 )
+from wastenot.core.errors import BadInputError
 from wastenot.terminal import completing
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
@@ -133,15 +134,11 @@ def _simulated_job(job: Application, command: Sequence[str] | None, dry_run: boo
 
 
 def _check_command(command: Sequence[str] | None, dry_run: bool, such_as: str, more: str = "") -> None:
-    from wastenot.core.errors import BadInputError
-
     if not command and not dry_run:
         raise BadInputError(f"what is to run? wastenot apply {such_as} (or --dry-run to see what is set){more}")
 
 
 def _check_iterations(asked: int | None) -> None:
-    from wastenot.core.errors import BadInputError
-
     if asked is not None and not 1 <= asked <= _MOST_ASKED:
         raise BadInputError(f"`iterations` {asked}: must be from 1 to {_MOST_ASKED:,}")
 

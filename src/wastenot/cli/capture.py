@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
@@ -40,7 +41,6 @@ def capture(
 
     Each can then be measured on its own: the file is a workload for sweep.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.terminal.output import console, print_json, say
     from wastenot.workloads.capturing.capture import capture as record, require_torch
     from wastenot.workloads.capturing.coverage import coverage

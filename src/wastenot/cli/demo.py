@@ -32,6 +32,7 @@ def demo(
     from wastenot.devices.open import open_device
     from wastenot.kernels import verbs as api
     from wastenot.kernels.cli.whole_loop import create_folder, ending
+    from wastenot.kernels.page.page import report
     from wastenot.kernels.page.provenance import Files
     from wastenot.meters.tasks import find_tasks
     from wastenot.pages.optional_imports import check_report
@@ -69,7 +70,7 @@ def demo(
         _tell("Apply     the plan to a training job, as far as clocks can switch today, and compare with the default clocks")
         applied, verdict = apply_in_demo(plan, _DEVICE, out, with_page=with_page)
         if with_page:
-            api.report(
+            report(
                 study, page, plan=out / "plan.json", planner=planner, price=DEFAULT_PRICE, command=command,
                 notes=[f"The demo ran this job, too: it {applied}; see {PAGE_OF_THE_JOB}, beside this page."],
             )  # fmt: skip

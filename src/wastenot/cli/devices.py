@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.terminal import completing
+from wastenot.core.errors import DeviceError
+from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import DeviceOption, JsonOption, SeedOption, parse_budget, say_left_changed
+from wastenot.terminal.options import DeviceOption, JsonOption, SeedOption, say_left_changed
 
 if TYPE_CHECKING:
     from wastenot.devices.simulated.preset import Preset
@@ -53,7 +54,9 @@ def sensor(
     kernel: Annotated[
         str, option("The load: a steady, heavy kernel, such as gemm:4096.", "K", autocompletion=completing.kernels)
     ] = "gemm:4096",
-    budget: Annotated[str, option("Maximum device time to spend, such as 60s.", "TIME")] = "60s",
+    budget: Annotated[
+        float, option("Maximum device time to spend; default: 60s.", "TIME", parser=quantities.budget, show_default=False)
+    ] = 60.0,
     out: Annotated[Path | None, option("Write the result, for wastenot profile run --sensors.", "FILE.json")] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -72,10 +75,9 @@ def sensor(
 
     load, _ = primitive(kernel)
     say_left_changed(device)
-    seconds = parse_budget(budget)
     instrument = open_device(device, seed=seed).instrument()
     with shown_progress("identifying sensors") as progress:
-        sensors = identify_sensors(instrument, load, seconds, seed=seed, progress=progress)
+        sensors = identify_sensors(instrument, load, budget, seed=seed, progress=progress)
     if out is not None:
         write_sensors(sensors, out)
     if as_json:
@@ -136,7 +138,6 @@ def reset(as_json: JsonOption = False) -> None:
 
     They return to the driver's defaults, or to what --restore-clocks named.
     """
-    from wastenot.core.errors import DeviceError
     from wastenot.devices.common.journal import journals
     from wastenot.devices.common.recovery import Recovered, recover
     from wastenot.devices.common.rights import forbidden

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.core.errors import WastenotError
 from wastenot.core.vendors import vendor_named
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import JsonOption, check_seconds
+from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ _ONE_CLOCK = 1e-3  # relative, within which multiprocessors count as running at 
 
 
 def doctor(
-    seconds: Annotated[float, option("Time to observe each sensor.", "S", parser=quantities.seconds)] = 1.5,
+    seconds: Annotated[float, option("Time to observe each sensor.", "S", parser=quantities.duration)] = 1.5,
     as_json: JsonOption = False,
 ) -> None:
     """Check what this machine can do, and suggest what to run next.
@@ -41,7 +42,6 @@ def doctor(
     from wastenot.devices.simulated.basis import basis_of, preset_names
     from wastenot.terminal.output import print_json
 
-    check_seconds("--seconds", seconds)
     machine = look()
     step = first_step(machine)
     simulated = {f"sim:{name}": basis_of(f"sim:{name}") for name in preset_names()}
@@ -66,7 +66,6 @@ def doctor(
 
 def _sense(device: Device | None, seconds: float) -> tuple[tuple[SensorSpeed, ...], CycleProbe | str]:
     """How fast the sensors of a GPU are, and its clock by counting cycles or why that cannot be had."""
-    from wastenot.core.errors import WastenotError
     from wastenot.devices.torch.devices import torch_device
     from wastenot.meters.sensors.probe import probe_sensors
 

@@ -205,10 +205,14 @@ class Group(TyperGroup):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write its commands, then the few options."""
-        self.write_commands(formatter, "Commands", tuple(self.commands))
+        self.write_sections(formatter)
         options: list[Any] = [option.get_help_record(ctx) for option in self.get_params(ctx)]
         with formatter.section("Options"):
             formatter.write_dl([record for record in options if record is not None])
+
+    def write_sections(self, formatter: Any) -> None:
+        """Write its commands."""
+        self.write_commands(formatter, "Commands", tuple(self.commands))
 
     def write_commands(self, formatter: Any, title: str, names: tuple[str, ...]) -> None:
         """Write what some of the commands do, each in a line."""
@@ -247,14 +251,11 @@ class Commands(Group):
                 ctx.fail(f"No such command '{name}'; did you mean 'wastenot {known[near]}'?")
         return super().resolve_command(ctx, args)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands of every day, the subjects, and the few options last."""
+    def write_sections(self, formatter: Any) -> None:
+        """Write the commands of every day, and the subjects."""
         self.write_commands(formatter, "Every day", tuple(name for name in EVERY_DAY if name in self.commands))
         others = tuple(name for name in (*GROUPS, "reproduce") if name in self.commands)
         self.write_commands(formatter, "By subject", others)
-        options: list[Any] = [option.get_help_record(ctx) for option in self.get_params(ctx)]
-        with formatter.section("Options"):
-            formatter.write_dl([record for record in options if record is not None])
 
 
 def leaves(group: Any, before: str = "") -> dict[str, Any]:

@@ -13,6 +13,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.core.errors import BadInputError
+from wastenot.pages.formatting import percent, quantity, shortened
+from wastenot.pages.price import Price, energy_text
 from wastenot.programs.child_program import Child, exit_code, running_program
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
@@ -21,7 +24,6 @@ from wastenot.terminal.options import JsonOption, OtlpOption, PriceOptions
 if TYPE_CHECKING:
     from wastenot.meters.result import GpuWindow, WindowResult
     from wastenot.meters.window import Window
-    from wastenot.pages.price import Price
 
 SCHEMA = "wastenot.monitor/1"
 CSV_COLUMNS = ("time_s", "device", "power_w", "energy_j", "core_mhz", "memory_mhz", "temperature_c", "throttled_share")
@@ -55,9 +57,7 @@ def monitor(
     signal n ended it). With --json one document is printed on stdout at the end, and what the program writes to stdout goes
     to stderr. The whole GPU is measured, whoever uses it.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.meters.window import measure
-    from wastenot.pages.formatting import shortened
     from wastenot.terminal.output import say
 
     price = price_options.price()
@@ -108,8 +108,6 @@ def _rows(csv: Path | None) -> Iterator[IO[str] | None]:
 @contextmanager
 def _program(command: list[str], *, to_stderr: bool) -> Iterator[Child]:
     """Run a program; what keeps it from running is an error of the command line."""
-    from wastenot.core.errors import BadInputError
-
     with ExitStack() as stack:
         try:
             child = stack.enter_context(running_program(command, to_stderr=to_stderr))
@@ -189,7 +187,6 @@ def live_line(gpu: GpuWindow, latest: dict[str, float | None], width: int) -> st
 def _summary(result: WindowResult, price: Price) -> str:
     """A summary as text."""
     from wastenot.meters.result import SHARED, THROTTLED
-    from wastenot.pages.formatting import percent, quantity
 
     lines = [f"{result.name}: {quantity(result.time_s, 's')}, {_energy(result)}{_cost_text(result, price)}"]
     lines[0] += f" ({result.origin})"
@@ -211,16 +208,12 @@ def _summary(result: WindowResult, price: Price) -> str:
 
 
 def _energy(of: WindowResult | GpuWindow) -> str:
-    from wastenot.pages.formatting import quantity
-
     if of.energy_j is None or of.energy_se_j is None:
         return "energy cannot be read"
     return f"{quantity(of.energy_j, 'J')} ± {quantity(of.energy_se_j, 'J', 2)}"
 
 
 def _cost_text(result: WindowResult, price: Price) -> str:
-    from wastenot.pages.price import energy_text
-
     if result.energy_j is None:
         return ""
     used, cost = energy_text(result.energy_j), price.cost_text(result.energy_j)

@@ -102,7 +102,7 @@ def _report_of_a_plan(
     *,
     as_json: bool,
 ) -> None:
-    from wastenot.kernels.verbs import report as write_report
+    from wastenot.kernels.page.page import report as write_report
     from wastenot.planning.plan_file import read_plan
     from wastenot.terminal.output import print_json, say, typed_command
 

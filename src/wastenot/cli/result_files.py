@@ -72,7 +72,7 @@ def is_study(source: str) -> bool:
 
 
 def _plan(path: Path, in_full: bool) -> RenderableType:
-    from wastenot.kernels.cli.plan import plan_text
+    from wastenot.kernels.cli.plan_text import plan_text
     from wastenot.kernels.page.provenance import Files
     from wastenot.planning.plan_file import read_plan
     from wastenot.terminal.options import PriceOptions

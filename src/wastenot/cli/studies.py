@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
@@ -129,7 +130,6 @@ def export(
 
     Every number is written exactly as it is in the study.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.study.sweep_file import STANDARD, export_sweep
     from wastenot.terminal.output import print_json, say
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +22,7 @@ from wastenot.cli.watched_run import (
     simulated_session,
     write_outcome,
 )
+from wastenot.core.errors import BadInputError
 from wastenot.core.vendors import with_drivers
 from wastenot.programs.tune import AFTER
 from wastenot.terminal import completing, quantities
@@ -32,9 +32,6 @@ from wastenot.terminal.options import (
     MaxSlowdownOption,
     ProfilesOption,
     ShapeOptions,
-    parse_clocks,
-    parse_power_limits,
-    parse_profiles,
 )
 
 if TYPE_CHECKING:
@@ -72,8 +69,13 @@ def tune(
     knobs: Annotated[
         Literal["both", "clocks", "limits"], option("What to try: core clocks, power limits, or both.", flag="--settings")
     ] = "both",
-    core: Annotated[str | None, option("Core clocks to choose from, instead of steps of 1 %.", "MHZ,...")] = None,
-    power_limit: Annotated[str | None, option("Power limits to choose from, likewise.", "W,...")] = None,
+    core: Annotated[
+        quantities.Floats | None,
+        option("Core clocks to choose from, instead of steps of 1 %.", "MHZ,...", parser=quantities.clocks),
+    ] = None,
+    power_limit: Annotated[
+        quantities.Floats | None, option("Power limits to choose from, likewise.", "W,...", parser=quantities.power_limits)
+    ] = None,
     profile: ProfilesOption = None,
     tolerance: Annotated[
         float,
@@ -81,7 +83,12 @@ def tune(
             "Find the best setting to within this fraction of the energy, such as 0.5%.", "X", parser=quantities.relative
         ),
     ] = 0.005,
-    budget: Annotated[str, option("Time after which the best so far is held, such as 30m.", "TIME")] = "1h",
+    budget: Annotated[
+        float,
+        option(
+            "Time after which the best so far is held; default: 1h.", "TIME", parser=quantities.budget, show_default=False
+        ),
+    ] = 3600.0,
     out: Annotated[Path | None, option("Write what was found, for wastenot apply.", "PLAN.json")] = None,
     summary: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None,
     *,
@@ -110,7 +117,7 @@ def tune(
     from wastenot.control.application import parse_devices
     from wastenot.meters.devices import visible_names
     from wastenot.programs.tune import TuneOptions, job_of, tunable_gpus, tune_simulated, tuning_session
-    from wastenot.terminal.options import parse_budget, parse_restore
+    from wastenot.terminal.options import parse_restore
 
     if command and not dry_run:
         find_program(command[0])
@@ -120,13 +127,11 @@ def tune(
     _check(command, workload, simulated=on_simulated, dry_run=dry_run)
     restore = parse_restore(restore_clocks)
     gpus = tunable_gpus(names, seed=seed, may_set=not dry_run, restore=restore, program=bool(command))
-    clocks, limits = parse_clocks("--core", core), parse_power_limits(power_limit)
-    options = TuneOptions(knobs, clocks, limits, parse_profiles(profile), tolerance)
+    options = TuneOptions(knobs, core, power_limit, profile or (), tolerance, budget)
     if dry_run and not (command and as_json):
         _show_ladders(gpus, options.ladders(gpus), as_json=as_json)
     if dry_run and not command:
         return
-    options = replace(options, budget_s=parse_budget(budget))
     make = partial(
         options.tuner, gpus, max_slowdown=max_slowdown, seed=seed, dry_run=dry_run, rehearsal=on_simulated and bool(command)
     )
@@ -150,8 +155,6 @@ def tune(
 
 def _check(command: Sequence[str] | None, workload: str | None, *, simulated: bool, dry_run: bool) -> None:
     """Refuse what leaves nothing to run."""
-    from wastenot.core.errors import BadInputError
-
     if simulated and not command and workload is None:
         raise BadInputError(
             "what is to run? On a simulated GPU either a workload (wastenot tune --device sim:h200 --workload gpt3-xl), or "

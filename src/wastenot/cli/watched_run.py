@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.core.errors import WastenotError
 from wastenot.programs.child_program import Child, exit_code, running_program
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
@@ -208,8 +209,6 @@ class Live:
 
 def write_outcome(summary: Summary, out: Path | None, shown: ShownOptions) -> None:
     """Write the summary and the page of a run, where they are wanted."""
-    from wastenot.core.errors import WastenotError
-
     try:
         if out is not None:
             summary.write(out)

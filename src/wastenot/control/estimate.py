@@ -23,6 +23,7 @@ _T = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
     2.101, 2.093, 2.086,
 )  # fmt: skip
+_TIGHTEST = 8.0  # values, at which the bound is about the tightest
 
 
 def student_t(freedom: int) -> float:
@@ -57,7 +58,7 @@ def log_mean(values: Sequence[float]) -> LogMean | None:
     return LogMean(mean, student_t(count - 1) * math.sqrt(variance / count))
 
 
-def boundary(count: float, chance: float, tuned_for: float = 8.0) -> float:
+def boundary(count: float, chance: float) -> float:
     """How far a mean of ``n`` values may be off at any of endless looks but for a chance, in its standard errors.
 
     The normal mixture bound (Robbins 1970; Howard et al. 2021, "Time-uniform, nonparametric, nonasymptotic confidence
@@ -66,10 +67,9 @@ def boundary(count: float, chance: float, tuned_for: float = 8.0) -> float:
     Args:
         count: of values so far.
         chance: that it is ever exceeded.
-        tuned_for: count at which it is about the tightest.
     """
-    ratio = (count + tuned_for) / count
-    return math.sqrt(ratio * 2.0 * math.log(math.sqrt((count + tuned_for) / tuned_for) / (2.0 * chance) + 1.0))
+    ratio = (count + _TIGHTEST) / count
+    return math.sqrt(ratio * 2.0 * math.log(math.sqrt((count + _TIGHTEST) / _TIGHTEST) / (2.0 * chance) + 1.0))
 
 
 @dataclass(slots=True)

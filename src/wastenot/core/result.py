@@ -20,15 +20,18 @@ class HasDocument:
 
     Attributes:
         kind: of the document, ``wastenot.KIND/1``, where the result itself names none.
+        told_by: the function that makes the document of it, as ``package.module:function``; empty where its fields are it.
     """
 
     __slots__ = ()
 
     kind: ClassVar[str]
+    told_by: ClassVar[str] = ""
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return document_of(self.kind, as_values(self))
+        told: dict[str, Any] = by_name(self.told_by)(self) if self.told_by else document_of(self.kind, as_values(self))
+        return told
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON document, as ``--out`` does.

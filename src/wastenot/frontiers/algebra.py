@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from typing import Protocol, overload
+from typing import Protocol
 
 import numpy as np
 
@@ -27,74 +27,12 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError, InfeasibleError, WastenotError
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.knapsack import Knapsack, Selection
-from wastenot.frontiers.nodes import Alternative, Listed, Node, Repeated, Sequenced, Ways, tied
+from wastenot.frontiers.nodes import Alternative, Listed, Node, Point, Points, Repeated, Sequenced, Ways, point_of, tied
 from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 
 _MOST_SUMS = 8_000_000  # looked at in one step of listing a frontier
 
 Way = tuple[float, float] | tuple[float, float, object]
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Point:
-    """One way of doing the whole.
-
-    Attributes:
-        time_s: its time.
-        energy_j: its energy.
-        exact_time_s: its time without rounding.
-        options: option taken for each decision; shape (decisions,).
-        node: what these are the decisions of.
-        lower_bound_j: for the answer to a question about energy: lower bound on the energy of any feasible way.
-    """
-
-    time_s: float
-    energy_j: float
-    exact_time_s: Fraction
-    options: IndexArray
-    node: Node
-    lower_bound_j: float | None = None
-
-    @property
-    def choices(self) -> tuple[object, ...]:
-        """For each choice under it, in order, the label of the way taken.
-
-        A choice of :func:`either` gives the pair (which frontier, its choices).
-        """
-        return self.node.labels(self.options)
-
-    def __repr__(self) -> str:
-        return f"Point(time_s={self.time_s:.6g}, energy_j={self.energy_j:.6g}, decisions={len(self.options)})"
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Points(Sequence[Point]):
-    """Several points of a frontier, by rising time.
-
-    Attributes:
-        time_s: shape (points,).
-        energy_j: shape (points,).
-        point_at: makes the :class:`Point` at an index.
-    """
-
-    time_s: FloatArray
-    energy_j: FloatArray
-    point_at: Callable[[int], Point]
-
-    def __len__(self) -> int:
-        return len(self.time_s)
-
-    @overload
-    def __getitem__(self, index: int) -> Point: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Point]: ...
-    def __getitem__(self, index: int | slice) -> Point | list[Point]:
-        chosen = range(len(self))[index]
-        return self.point_at(chosen) if isinstance(chosen, int) else [self.point_at(each) for each in chosen]
-
-    def __repr__(self) -> str:
-        first, last = (f"({self.time_s[end]:.6g} s, {self.energy_j[end]:.6g} J)" for end in (0, -1))
-        return f"Points({len(self)} from {first} to {last})"
 
 
 class FrontierTooLargeError(WastenotError):
@@ -121,7 +59,7 @@ class Frontier:
     def _point(self, alternative: int, selection: Selection) -> Point:
         node = self.alternatives[alternative]
         options = selection.options - node.groups.start[:-1]
-        return _point_of(node, options, selection.energy_j, selection.lower_bound_j)
+        return point_of(node, options, selection.energy_j, selection.lower_bound_j)
 
     def _answers(self, ask: Callable[[Knapsack], Selection]) -> list[Point]:
         answers = []  # of the alternatives that have one
@@ -410,11 +348,6 @@ def _parts(frontier: Frontier) -> Iterator[Node]:
         yield node
 
 
-def _point_of(node: Node, options: IndexArray, energy_j: float, lower_bound_j: float | None = None) -> Point:
-    exact_s = exact_sum(node.time_terms(options))
-    return Point(float(exact_s), energy_j, exact_s, options, node, lower_bound_j)
-
-
 def _checked_time(within_s: Fraction | float | None) -> Fraction | float | None:
     if within_s is not None and not math.isfinite(within_s):
         raise BadInputError(f"`within_s` {within_s}: must be a finite number of seconds")
@@ -440,6 +373,6 @@ def _listed(node: Node) -> Points:
         for parent, option in reversed(history):
             options.append(int(option[state]))
             state = int(parent[state])
-        return _point_of(node, np.array(options[::-1], dtype=np.intp), float(energy[index]))
+        return point_of(node, np.array(options[::-1], dtype=np.intp), float(energy[index]))
 
     return Points(time, energy, point_at)

@@ -22,13 +22,13 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.algebra import Frontier, Points
+from wastenot.frontiers.algebra import Frontier
 from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 from wastenot.frontiers.graph_rounding import Effort, cheaper_than, planned
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.graph_ways import CostTable, ways_of
-from wastenot.frontiers.nodes import Ways
+from wastenot.frontiers.nodes import Points, Ways
 
 _NEAR_ENOUGH = 1e-4  # of the cost: the search for a better plan stops
 _MOST_EXACT = 64  # parts of a graph in which all better plans are looked for

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.frontiers.algebra import Frontier, Point, Points
+from wastenot.frontiers.algebra import Frontier
 from wastenot.frontiers.exact import exact_sum
-from wastenot.frontiers.nodes import Node
+from wastenot.frontiers.nodes import Node, Point, Points
 from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 from wastenot.frontiers.relaxation import Relaxation
 

@@ -1,4 +1,4 @@
-"""The nodes that frontiers are made of. Each comes down to decisions that are independent of each other.
+"""The nodes that frontiers are made of, and points of them. Each node comes down to decisions independent of each other.
 
 A node keeps its parts and multiplies nothing out; arrays are laid end to end when a question is first asked, and labels
 are looked up only for the ways that an answer takes. Work that does not come down to decisions (a DAG with a deadline,
@@ -9,11 +9,12 @@ a schedule) brings a solver of its own and enters a composition by the points th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,11 @@ from numpy.typing import NDArray
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
+from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.pareto import Groups
 
 if TYPE_CHECKING:
-    from wastenot.frontiers.algebra import Frontier, Points
+    from wastenot.frontiers.algebra import Frontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,3 +280,71 @@ def _hashable(label: object) -> Hashable:
     if isinstance(label, Hashable):
         return label
     raise BadInputError(f"`frontiers`: label {label!r} cannot be compared with others; use text, numbers or tuples of them")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Point:
+    """One way of doing the whole.
+
+    Attributes:
+        time_s: its time.
+        energy_j: its energy.
+        exact_time_s: its time without rounding.
+        options: option taken for each decision; shape (decisions,).
+        node: what these are the decisions of.
+        lower_bound_j: for the answer to a question about energy: lower bound on the energy of any feasible way.
+    """
+
+    time_s: float
+    energy_j: float
+    exact_time_s: Fraction
+    options: IndexArray
+    node: Node
+    lower_bound_j: float | None = None
+
+    @property
+    def choices(self) -> tuple[object, ...]:
+        """For each choice under it, in order, the label of the way taken.
+
+        A choice of :func:`either` gives the pair (which frontier, its choices).
+        """
+        return self.node.labels(self.options)
+
+    def __repr__(self) -> str:
+        return f"Point(time_s={self.time_s:.6g}, energy_j={self.energy_j:.6g}, decisions={len(self.options)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Points(Sequence[Point]):
+    """Several points of a frontier, by rising time.
+
+    Attributes:
+        time_s: shape (points,).
+        energy_j: shape (points,).
+        point_at: makes the :class:`Point` at an index.
+    """
+
+    time_s: FloatArray
+    energy_j: FloatArray
+    point_at: Callable[[int], Point]
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Point]: ...
+    def __getitem__(self, index: int | slice) -> Point | list[Point]:
+        chosen = range(len(self))[index]
+        return self.point_at(chosen) if isinstance(chosen, int) else [self.point_at(each) for each in chosen]
+
+    def __repr__(self) -> str:
+        first, last = (f"({self.time_s[end]:.6g} s, {self.energy_j[end]:.6g} J)" for end in (0, -1))
+        return f"Points({len(self)} from {first} to {last})"
+
+
+def point_of(node: Node, options: IndexArray, energy_j: float, lower_bound_j: float | None = None) -> Point:
+    """The point at which a node takes some options."""
+    exact_s = exact_sum(node.time_terms(options))
+    return Point(float(exact_s), energy_j, exact_s, options, node, lower_bound_j)

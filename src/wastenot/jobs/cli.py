@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from wastenot.core.errors import StudyError
 from wastenot.core.wording import counted
+from wastenot.pages.formatting import change, quantity
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, StudyOption
@@ -120,7 +121,6 @@ def _deliver(study: Study) -> None:
 
 def _jobs_text(study: str, overviews: list[JobOverview]) -> RenderableType:
     from wastenot.jobs.page.words import pair_text
-    from wastenot.pages.formatting import change
     from wastenot.terminal.tables import Text, plain_table
 
     if not overviews:
@@ -205,7 +205,6 @@ def _named(overview: JobOverview) -> list[tuple[str, str]]:
 
 def _answer_text(limit: float, name: str, pair: Pair) -> str:
     from wastenot.jobs.page.words import pair_text, time_text
-    from wastenot.pages.formatting import quantity
 
     asked = f"of at most {time_text(limit)}" if name == "within_s" else f"of at most {quantity(limit, 'W', 3)}"
     energy = "" if pair.energy_j is None else f", {quantity(pair.energy_j, 'J', 3)}"

@@ -6,12 +6,10 @@ Wherever a study, a plan, a workload or a device is needed, its name will do: a 
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from wastenot.core.errors import BadInputError
@@ -24,11 +22,8 @@ if TYPE_CHECKING:
     from wastenot.kernels.run.interleaved import Transfer
     from wastenot.kernels.run.refine import Finalists
     from wastenot.meters.tasks import WorkloadTasks
-    from wastenot.pages.price import Price
-    from wastenot.planning.latency import Latency, What
     from wastenot.planning.plan import Plan
-    from wastenot.planning.planner import Planner
-    from wastenot.study.store import Source, Study
+    from wastenot.study.store import Study
     from wastenot.sweeping.estimate import Announce, Estimate
     from wastenot.sweeping.grid import AtAuto, AtNatural, Grid, Search
     from wastenot.sweeping.measure import SweepOutcome
@@ -379,67 +374,6 @@ def transfer(
         )
 
 
-def report(
-    source: Source,
-    out: PathLike,
-    *,
-    plan: PathLike | Plan | None = None,
-    workload: str | None = None,
-    figures: PathLike | None = None,
-    price: Price | None = None,
-    planner: Planner | None = None,
-    command: str | None = None,
-    notes: Sequence[str] = (),
-) -> tuple[Path, ...]:
-    """Write a plan's report as one page that needs no network, and its figures as files.
-
-        >>> import wastenot as wn
-        >>> wn.report("my.db", "report.html")
-        (PosixPath('report.html'),)
-
-    Args:
-        source: what the kernels cost: a study (its file, URL or the open study) or a sweep.
-        out: the HTML file to create or replace.
-        plan: to report, or its file; by default the one of least energy without any slowdown.
-        workload: its name; by default the plan's, or the only one.
-        figures: folder to write every figure to as SVG, PDF and PNG.
-        price: of electricity; without it no costs are shown.
-        planner: that made the plan, if it is at hand: what it has estimated is not estimated again.
-        command: that makes the page again, shown in its foot; by default this call, without passwords.
-        notes: more to know of the plan, shown above the figures.
-
-    Returns:
-        The files written.
-
-    Raises:
-        BadInputError: the plan was made from another sweep, or a file cannot be written.
-        StudyError: the study cannot be read.
-        MissingExtraError: the ``report`` extra is not installed.
-    """
-    from wastenot.kernels.model.context import change_in_context
-    from wastenot.kernels.page.page import plan_page
-    from wastenot.kernels.page.provenance import Files, provenance, report_call
-    from wastenot.kernels.plan.overview import make_overview
-    from wastenot.planning.planner import plan as make_plan
-    from wastenot.study.sweep import Sweep
-
-    made = None if plan is None else _plan(plan)
-    if isinstance(source, Sweep):
-        held, study = source, None
-    else:
-        study = _study(source)
-        measured = (None, None, None) if made is None else (made.workload, made.state, made.measured_granularity)
-        held = study.read(workload or measured[0], *measured[1:])
-    made = make_plan(held) if made is None else made
-    context = None if study is None else change_in_context(study, held, made)
-    overview = make_overview(held, made, context, planner)
-    called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
-    files = Files(None if study is None else str(study), Path(plan) if isinstance(plan, str | os.PathLike) else None)
-    page = plan_page(overview, price=price, made_from=provenance(study, held), files=files, notes=notes)
-    page.write(out, command=command or called)
-    return (Path(out), *([] if figures is None else page.export(figures)))
-
-
 def _device(device: str | Device, tasks: WorkloadTasks, seed: int = 0) -> Device:
     """The device of a name; a recorded one replays the workload that the tasks are of."""
     from wastenot.devices.open import open_device
@@ -462,52 +396,3 @@ def _study(study: PathLike | Study) -> Study:
     from wastenot.study.store import open_study
 
     return open_study(study) if isinstance(study, str | os.PathLike) else study
-
-
-def measure_latency(
-    device: str | Device,
-    *,
-    kinds: Sequence[What] | None = None,
-    core_mhz: Sequence[float] = (),
-    relative_error: float = 0.012,
-    time_limit_s: float = math.inf,
-    study: PathLike | Study | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Latency:
-    """Measure how long a device takes to switch clocks and power limits, and what a switch costs.
-
-        >>> import wastenot as wn
-        >>> found = wn.measure_latency("sim:v100", kinds=("core",), core_mhz=(802.5, 1380.0), relative_error=0.05)
-        >>> [target.target for target in found.of("core")], found.switch_time.basis
-        ([802.5, 1380.0], 'measured')
-
-    Args:
-        device: or its name, such as ``sim:h200`` or ``nvidia:0``.
-        kinds: only these of ``core``, ``memory`` and ``power_limit``; by default all that the device can change.
-        core_mhz: core clocks to switch between; by default five from the lowest to the highest.
-        relative_error: standard error at which a latency counts as known.
-        time_limit_s: device time after which it ends with the errors that it has then.
-        study: that keeps the result, for its plans; created if missing.
-        seed: of the order of switches.
-        progress: informed of every switch.
-
-    Raises:
-        ClocksRefusedError: clocks may not be set; says what that needs, and what plans assume instead.
-        BadInputError: an argument makes no sense, there is nothing to switch, or the study is of another device.
-        DeviceError: the device failed.
-    """
-    from wastenot.devices.open import open_device
-    from wastenot.kernels.latency.design import design
-    from wastenot.kernels.latency.measure import measure_latency as measure
-    from wastenot.study.store import Study, open_study
-
-    target = open_device(device, seed=seed) if isinstance(device, str) else device
-    planned = design(target, kinds=kinds, core_mhz=core_mhz, error=relative_error, most_s=time_limit_s)
-    store = study if study is None or isinstance(study, Study) else open_study(study, create=True)
-    if store is not None:
-        store.check_device(target.identity.label)
-    found = measure(target, planned, seed=seed, progress=progress)
-    if store is not None:
-        store.keep_latency(found.to_json(), found.device)
-    return found

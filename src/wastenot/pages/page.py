@@ -34,12 +34,11 @@ _UNSAFE_IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u20
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One headline number: a label, the value, what it means, and whether it is a main one."""
+    """One headline number: a label, the value, and what it means."""
 
     label: str
     value: str
     detail: str
-    main: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,11 @@ from wastenot.terminal.options import (
     PageOption,
     SeedOption,
     WorkloadOption,
-    parse_budget,
-    parse_counts,
 )
 from wastenot.workloads.models import MODELS
 
 if TYPE_CHECKING:
-    from wastenot.pipelines.model.stages import PartitionKind, StageOptions
+    from wastenot.pipelines.model.stages import StageOptions
     from wastenot.pipelines.model.ways import Settings
     from wastenot.pipelines.plan.planner import PlannedPipeline
     from wastenot.workloads.shape import ShapeOptions as Shape
@@ -40,14 +38,21 @@ _SHORTER = "--study FILE keeps what was measured, to resume later"
 _SHOWN = 20  # plans of the frontier on a page
 
 
+def _partition(text: str) -> str | quantities.Counts:
+    """A kind of partition by its name, or the layers of each stage."""
+    return text if text[:1].isalpha() else quantities.counts(text)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """How a model is cut into a pipeline, where it is not the default of its family."""
 
     partition: Annotated[
-        str,
+        Any,
         option(
-            "Layers of each stage; or balanced: the slowest stage is as fast as possible; or least-energy.", "N,N,...|KIND"
+            "Layers of each stage; or balanced: the slowest stage is as fast as possible; or least-energy.",
+            "N,N,...|KIND",
+            parser=_partition,
         ),
     ] = "balanced"
     tensor_parallel: Annotated[
@@ -72,9 +77,8 @@ class ModelOptions:
         """How the model becomes stages."""
         from wastenot.pipelines.model.stages import StageOptions
 
-        named = self.partition[:1].isalpha()
         return StageOptions(
-            cast("PartitionKind", self.partition) if named else parse_counts("--partition", self.partition),
+            self.partition,
             granularity,
             "full" if self.recompute else "none",
             replicas=self.data_parallel,
@@ -177,11 +181,12 @@ def pipeline(
     figures: FiguresOption = None,
     clock_control: ClockControlOptions,
     time_limit: Annotated[
-        str | None,
+        float | None,
         option(
             "Improve the plan for this long, such as 30s; the result then depends on the speed of this machine. By "
             "default the amount of work is fixed, about 10 s per plan.",
             "TIME",
+            parser=quantities.budget,
         ),
     ] = None,
     seed: SeedOption = 0,
@@ -203,9 +208,8 @@ def pipeline(
     from wastenot.terminal.output import console, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 
-    limit_s = None if time_limit is None else parse_budget(time_limit, "--time-limit")
     later, later_s = parse_straggler(straggler)
-    goal = PipelineGoal(max_slowdown, confidence, later, later_s, limit_s)
+    goal = PipelineGoal(max_slowdown, confidence, later, later_s, time_limit)
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
     if frontier is not None and frontier > MOST_PLANS:

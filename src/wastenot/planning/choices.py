@@ -11,8 +11,9 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import InfeasibleError
-from wastenot.frontiers.algebra import Frontier, Point
+from wastenot.frontiers.algebra import Frontier
 from wastenot.frontiers.exact import exact_sum
+from wastenot.frontiers.nodes import Point
 from wastenot.planning.costs import Costs
 from wastenot.planning.objective import Objective, asked_for
 from wastenot.planning.objective_kinds import Scope

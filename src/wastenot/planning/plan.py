@@ -358,7 +358,7 @@ class Plan(Part):
         Returns:
             The files written.
         """
-        files: tuple[Path, ...] = by_name("wastenot.kernels.verbs:report")(
+        files: tuple[Path, ...] = by_name("wastenot.kernels.page.page:report")(
             study, path, plan=self, figures=figures, command=command
         )
         return files

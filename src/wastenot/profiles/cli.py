@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
+from wastenot.pages.formatting import percent
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
@@ -18,7 +20,6 @@ from wastenot.terminal.options import (
     PageOption,
     SeedOption,
     ShapeOptions,
-    parse_budget,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ def profile(
     executions: Annotated[
         int | None, option("Executions per run; default: as many as needed to reach steady power.", "N")
     ] = None,
-    budget: Annotated[str, option("Device time after which collection stops, such as 90s or 3m.", "TIME")] = "4m",
+    budget: Annotated[
+        float,
+        option(
+            "Device time after which collection stops; default: 4m.", "TIME", parser=quantities.budget, show_default=False
+        ),
+    ] = 240.0,
     sensors: Annotated[
         Path | None, option("Sensor properties of the device, written by wastenot device sensor --out.", "FILE.json")
     ] = None,
@@ -84,7 +90,7 @@ def profile(
     from wastenot.terminal.output import console, print_json, say
     from wastenot.terminal.progress import shown_progress
 
-    options = ProfileOptions(runs, margin, outliers, executions, parse_budget(budget), seed=seed)
+    options = ProfileOptions(runs, margin, outliers, executions, budget, seed=seed)
     shape = shape_options.shape()
     _check_outputs(out, page, figures)
     channels: tuple[Channel, ...] = ()
@@ -112,7 +118,6 @@ def profile(
 
 def _check_outputs(out: Path | None, page: Path | None, figures: Path | None) -> None:
     """Refuse files that cannot be written, before anything is measured."""
-    from wastenot.core.errors import BadInputError
     from wastenot.core.files import check_writable
     from wastenot.pages.optional_imports import load
     from wastenot.study.parquet_file import polars_or_refuse
@@ -181,7 +186,6 @@ def _write_pages(
 
 def profile_text(profile: Profile) -> RenderableType:
     """States side by side, what their accuracy rests on, and notes."""
-    from wastenot.pages.formatting import percent
     from wastenot.profiles.page.description import describe_sensors, difference, facts, shortfall, state_table, subject
     from wastenot.terminal.tables import Group, RichTable, Text, headline, rich_table
 

@@ -35,13 +35,12 @@ _MAGIC: Final = b"PAR1"
 _REMEDY: Final = "make it again with 'wastenot profile run --out'"
 
 
-def profile_document(profile: Profile, command: str = "", made_at: datetime | None = None) -> dict[str, Any]:
+def profile_document(profile: Profile, command: str = "") -> dict[str, Any]:
     """All of a profile except its readings, as JSON values; what is not known is null.
 
     Args:
         profile: to describe.
         command: that made it.
-        made_at: when; now by default.
     """
     values = asdict(profile)
     del values["logged"]
@@ -50,7 +49,7 @@ def profile_document(profile: Profile, command: str = "", made_at: datetime | No
         state["energy_j"] = state["time_s"] * state["channels"]["total"]["mean_w"] if "total" in state["channels"] else None
     provenance = {
         "wastenot": own_version(),
-        "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
     }
     document: dict[str, Any] = {"schema": SCHEMA, "provenance": provenance} | values

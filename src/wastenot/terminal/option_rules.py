@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.vendors import vendor_named
 from wastenot.planning.objective_kinds import KERNELS
 from wastenot.terminal.options import SHAPE_OPTIONS
@@ -290,8 +291,6 @@ def check_before_work(
         BadInputError: an option would have no effect, or an output cannot be written.
         MissingExtraError: an output needs software that is not installed.
     """
-    from wastenot.core.errors import BadInputError
-
     check_rules(RULES.get(command, ()), values, typed)
     pages = False
     given = [each for name in _INPUTS for each in _each(values.get(name))]
@@ -323,8 +322,6 @@ def check_rules(rules: tuple[Rule, ...], values: Values, typed: Callable[[str], 
     Raises:
         BadInputError: says which, beside what, and what to do.
     """
-    from wastenot.core.errors import BadInputError
-
     for rule in rules:
         for option in rule.options:
             if typed(option):
@@ -344,7 +341,6 @@ def check_output(target: Path, option: str = "out", *, folder: bool = False) -> 
     Raises:
         BadInputError: says why.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.core.files import check_writable, check_writable_folder
 
     try:

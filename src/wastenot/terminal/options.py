@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
-from wastenot.core.profiles import profile_number
 from wastenot.core.vendors import vendor_named
-from wastenot.pages.price import DEFAULT_PRICE
+from wastenot.pages.price import DEFAULT_PRICE, Price
 from wastenot.planning.objective import Objective
 from wastenot.planning.objective_kinds import KERNELS, ObjectiveKind, Scope
 from wastenot.terminal import completing, quantities
@@ -25,7 +21,6 @@ from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default
 if TYPE_CHECKING:
     from wastenot.devices.common.journal import Restore
     from wastenot.devices.protocol import Device
-    from wastenot.pages.price import Price
     from wastenot.planning.plan import Plan
     from wastenot.study.sweep import Sweep
 
@@ -52,17 +47,25 @@ DeviceOption = Annotated[
 ]
 SeedOption = Annotated[int, option("Seed of the noise of a simulated GPU.", "N", min=0)]
 PowerLimitsOption = Annotated[
-    str | None,
+    quantities.Floats | None,
     option(
         "Power limits to try, with clocks left to the driver; with --core, --core-step or --memory, every combination.",
         "W,...",
+        parser=quantities.power_limits,
     ),
 ]
 ProfilesOption = Annotated[
-    str | None,
-    option("NVIDIA's workload power profiles to try besides, such as max-q; wastenot doctor lists them.", "NAME,..."),
+    quantities.Names | None,
+    option(
+        "NVIDIA's workload power profiles to try besides, such as max-q; wastenot doctor lists them.",
+        "NAME,...",
+        parser=quantities.profiles,
+    ),
 ]
-BudgetOption = Annotated[str | None, option("Maximum device time to spend, such as 90s, 45m or 2h.", "TIME")]
+BudgetOption = Annotated[
+    float | None,
+    option("Maximum device time to spend, such as 90s, 45m or 2h.", "TIME", parser=quantities.budget),
+]
 MaxSlowdownOption = Annotated[float, option("Slowdown limit, such as 2% or 0.02.", "X", parser=quantities.slowdown)]
 ConfidenceOption = Annotated[
     float | None,
@@ -202,8 +205,6 @@ class PriceOptions:
 
     def price(self) -> Price:
         """The price."""
-        from wastenot.pages.price import Price
-
         return Price(self.price_per_kwh, self.currency)
 
 
@@ -355,115 +356,3 @@ def parse_restore(text: str | None) -> Restore | None:
     if len(ranges) > 2:
         raise BadInputError(f"--restore-clocks {text}: at most two ranges, one of core and one of memory clocks")
     return Restore(ranges[0], ranges[1] if len(ranges) == 2 else None)
-
-
-def parse_counts(flag: str, text: str) -> tuple[int, ...]:
-    """Positive whole numbers from a list such as ``40,20,10``.
-
-    Raises:
-        BadInputError: one of them is something else.
-    """
-    try:
-        counts = tuple(int(item) for item in text.split(","))
-    except ValueError:
-        counts = (0,)
-    if not all(count > 0 for count in counts):
-        raise BadInputError(f"{flag} {text}: write whole numbers of at least 1 separated by commas, such as 40,20,10")
-    return counts
-
-
-def parse_clocks(flag: str, text: str | None) -> tuple[float, ...] | None:
-    """Clocks in MHz from a list such as ``5001,9501``.
-
-    Raises:
-        BadInputError: one of them is not a positive number.
-    """
-    return _quantities(flag, text, quantities.megahertz, "clocks in MHz separated by commas, such as 5001,9501")
-
-
-def parse_power_limits(text: str | None) -> tuple[float, ...] | None:
-    """Power limits in watts from a list such as ``250,300,350``.
-
-    Raises:
-        BadInputError: one of them is not a positive number.
-    """
-    wanted = "power limits in watts separated by commas, such as 250,300,350"
-    return _quantities("--power-limit", text, quantities.watts, wanted)
-
-
-def parse_profiles(text: str | None) -> tuple[str, ...]:
-    """Workload power profiles from a list such as ``max-q,llm-training``.
-
-    Raises:
-        BadInputError: one of them is no name of a profile.
-    """
-    names = () if text is None else tuple(text.split(","))
-    wrong = next((name for name in names if profile_number(name) is None), None)
-    if wrong is not None:
-        raise BadInputError(f"--profile {wrong}: no workload power profile has that name; wastenot doctor lists a card's")
-    return names
-
-
-def _quantities(flag: str, text: str | None, parse: Callable[[str], float], wanted: str) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        values = tuple(map(parse, text.split(",")))
-    except typer.BadParameter:
-        values = (0.0,)
-    if not all(0.0 < value < float("inf") for value in values):
-        raise BadInputError(f"{flag} {text}: write {wanted}")
-    return values
-
-
-def parse_budget(text: str, flag: str = "--budget") -> float:
-    """Seconds from a time such as ``90s``, ``45m`` or ``2h``.
-
-    Raises:
-        BadInputError: it is not a time.
-    """
-    try:
-        budget_s = quantities.seconds(text)
-    except typer.BadParameter:
-        budget_s = 0.0
-    if not 0.0 < budget_s < float("inf"):
-        raise BadInputError(f"{flag} {text}: write a time such as 90s, 45m or 2h")
-    return budget_s
-
-
-def parse_bounds(text: str, flag: str = "--bounds") -> tuple[float, ...]:
-    """Slowdown bounds from a list such as ``0,1%,0.02``.
-
-    Raises:
-        BadInputError: one of them is not above −1, or looks like per cent without its sign.
-    """
-    bounds = []
-    for part in text.split(","):
-        try:
-            bound = quantities.slowdown(part)
-        except typer.BadParameter as error:
-            raise BadInputError(f"{flag}: {error.message}; write bounds such as 0,1%,2%") from error
-        if not -1.0 < bound < float("inf"):
-            raise BadInputError(f"{flag}: '{part.strip()}' is not above -1; write bounds such as 0,1%,2%")
-        bounds.append(bound)
-    return tuple(bounds)
-
-
-def check_seconds(flag: str, seconds: float, *, positive: bool = False) -> None:
-    """Refuse what is not a duration.
-
-    Raises:
-        BadInputError: the seconds are negative or not a number, or 0 although they must be ``positive``.
-    """
-    if not 0.0 <= seconds < float("inf") or (positive and seconds == 0.0):
-        raise BadInputError(f"{flag} {seconds}: must be a number of seconds, such as 5")
-
-
-def check_watts(flag: str, power_w: float | None) -> None:
-    """Refuse what is not a power.
-
-    Raises:
-        BadInputError: it is not above 0.
-    """
-    if power_w is not None and not 0.0 < power_w < float("inf"):
-        raise BadInputError(f"{flag} {power_w:g}: must be a number of watts above 0")

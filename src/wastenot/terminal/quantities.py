@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from typing import NewType
 
 import typer
+
+from wastenot.core.profiles import profile_number
+
+Floats = NewType("Floats", tuple[float, ...])
+Counts = NewType("Counts", tuple[int, ...])
+Names = NewType("Names", tuple[str, ...])
+"""Lists in one argument, separated by commas; of a plain tuple Typer would expect an argument for each item."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?|[+-]?inf|nan)\s*(\D*)", re.IGNORECASE)
 _AS_PRINTED = str.maketrans({"−": "-", "\u00a0": " ", "\u202f": " ", "μ": "µ"})  # what is copied from our own output
@@ -38,7 +46,11 @@ def seconds(text: object) -> float:
 
     0 and what is no duration in any unit (negative, infinite, NaN) are left to the option, which knows what it allows.
     """
-    value, unit = _number(text, _SECONDS, "a time such as 5s, 30ms or 2min")
+    return _seconds(text, "a time such as 5s, 30ms or 2min")
+
+
+def _seconds(text: object, wanted: str) -> float:
+    value, unit = _number(text, _SECONDS, wanted)
     if not unit and 0 < value < math.inf and isinstance(text, str):
         plain = text.strip()
         raise typer.BadParameter(f"{plain} has no unit: write {plain}ms or {plain}s")
@@ -58,6 +70,65 @@ def watts(text: object) -> float:
 def celsius(text: object) -> float:
     """A temperature in °C: ``65`` or ``65C``."""
     return _number(text, _CELSIUS, "a temperature in °C such as 65")[0]
+
+
+def duration(text: object) -> float:
+    """A duration in seconds, at least 0."""
+    value = seconds(text)
+    return value if value == 0.0 else _above_0(value, text, "a time of at least 0 s, such as 5s")
+
+
+def budget(text: object) -> float:
+    """A duration in seconds, above 0: ``90s``, ``45m`` or ``2h``."""
+    wanted = "a time above 0 s, such as 90s, 45m or 2h"
+    return _above_0(_seconds(text, wanted), text, wanted)
+
+
+def power(text: object) -> float:
+    """A power in watts, above 0."""
+    return _above_0(watts(text), text, "a power above 0 W, such as 300")
+
+
+def clocks(text: str) -> Floats:
+    """Clocks in MHz: ``5001,9501``."""
+    wanted = "a clock in MHz above 0; write such as 5001,9501"
+    return Floats(tuple(_above_0(megahertz(item), item, wanted) for item in text.split(",")))
+
+
+def power_limits(text: str) -> Floats:
+    """Power limits in watts: ``250,300,350``."""
+    return Floats(tuple(map(power, text.split(","))))
+
+
+def slowdowns(text: str) -> Floats:
+    """Slowdown limits above −1: ``0,1%,0.02``."""
+    limits = {item: slowdown(item) for item in text.split(",")}
+    for item, limit in limits.items():
+        _above_0(1.0 + limit, item, "above -1; write limits such as 0,1%,2%")
+    return Floats(tuple(limits.values()))
+
+
+def counts(text: str) -> Counts:
+    """Whole numbers of at least 1: ``40,20,10``."""
+    wrong = next((item for item in text.split(",") if not item.strip().isdecimal() or not int(item)), None)
+    if wrong is not None:
+        raise typer.BadParameter(f"'{wrong}' is not a whole number of at least 1; write such as 40,20,10")
+    return Counts(tuple(map(int, text.split(","))))
+
+
+def profiles(text: str) -> Names:
+    """Workload power profiles: ``max-q,llm-training``."""
+    names = text.split(",")
+    wrong = next((name for name in names if profile_number(name) is None), None)
+    if wrong is not None:
+        raise typer.BadParameter(f"no workload power profile has the name '{wrong}'; wastenot doctor lists a card's")
+    return Names(tuple(names))
+
+
+def _above_0(value: float, text: object, wanted: str) -> float:
+    if not 0.0 < value < math.inf:
+        raise typer.BadParameter(f"'{text}' is not {wanted}")
+    return value
 
 
 def _fraction(text: object, *, strict: bool, words: tuple[str, str] = ("", "")) -> float:

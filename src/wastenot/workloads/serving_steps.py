@@ -21,7 +21,6 @@ from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.named import find_model
 from wastenot.workloads.parts import Parts
-from wastenot.workloads.shape import Attention
 
 Size = Literal["tokens", "sequences", "decode", "prefill"]
 """What decides the size of a kernel; see the module."""
@@ -122,9 +121,7 @@ def part_of(called: str, count: int) -> StepPart | None:
     return StepPart(match["part"], size, (int(match["first"]), int(match["second"])), count)
 
 
-def step_parts(
-    model: str, shapes: StepShapes, *, degree: int = 1, dtype: str = "bf16", attention: Attention = "flash"
-) -> list[tuple[StepPart, KernelSpec]]:
+def step_parts(model: str, shapes: StepShapes, *, degree: int = 1, dtype: str = "bf16") -> list[tuple[StepPart, KernelSpec]]:
     """The kernels of a model's steps at all shapes, on one GPU of a tensor-parallel group.
 
     Args:
@@ -132,18 +129,15 @@ def step_parts(
         shapes: to make them at.
         degree: of tensor parallelism.
         dtype: of activations and weights.
-        attention: which kernel; one that does all of attention.
 
     Raises:
         BadInputError: there is no such model, or it cannot be run so.
     """
-    if attention == "unfused":
-        raise BadInputError("`attention` unfused: serving keeps no scores in memory; use flash or cudnn")
 
     def kernels(batch: int, sequence: int) -> dict[str, KernelSpec]:
         workload = build_workload(
             model, phase="decode", batch=batch, sequence=sequence,
-            tensor_parallel=degree, dtype=dtype, attention=attention,
+            tensor_parallel=degree, dtype=dtype, attention="flash",
         )  # fmt: skip
         return {kernel.name: replace(kernel, place=0) for kernel in workload.kernels}
 

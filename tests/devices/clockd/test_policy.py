@@ -4,10 +4,11 @@ import os
 
 import pytest
 
+from testbed.read_policies import read_policy
 from wastenot.core.errors import BadInputError
 from wastenot.devices.clockd import policy as policy_module
 from wastenot.devices.clockd.main import main
-from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, policy_of, read_parts, read_policy
+from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, policy_of, read_files
 from wastenot.devices.common.journal import Restore
 
 GOOD = """
@@ -149,38 +150,38 @@ def test_rules_of_jobs_that_others_can_have_put_there_are_none(write, tmp_path):
 def test_what_a_file_said_holds_until_it_can_be_understood_again_and_no_longer_than_it_is_there(write, tmp_path):
     path, jobs = write(GOOD), tmp_path / "jobs"
     first, _ = write("[[allow]]\nusers = [2001]", "jobs/17.toml"), write("[[allow]]\nusers = [2002]", "jobs/18.toml")
-    before, mistakes = read_parts(path, jobs)
+    before, mistakes = read_files(path, jobs)
     assert mistakes == [] and policy_of(path, before) == read_policy(path, jobs)
     write("?", "jobs/17.toml"), write("?", "wastenotd.toml"), write("?", "jobs/19.toml"), (jobs / "18.toml").unlink()
-    after, mistakes = read_parts(path, jobs, before)
+    after, mistakes = read_files(path, jobs, before)
     assert len(mistakes) == 3 and after == {path: before[path], first: before[first]}
     policy = policy_of(path, after)
     assert policy.bounds(peer(2001), ZERO) == Bounds() and policy.bounds(peer(2002), ZERO) is None
     assert policy.heartbeat_s == 5.0 and policy.bounds(peer(1000), ZERO) is not None
     jobs.chmod(0o777)
-    assert read_parts(path, jobs, before)[0] == before
+    assert read_files(path, jobs, before)[0] == before
 
 
 def test_the_rules_of_a_job_that_ends_while_they_are_read_are_none(write, monkeypatch, tmp_path):
     path, job = write(GOOD), write("[[allow]]\nusers = [2001]", "jobs/17.toml")
-    before, _ = read_parts(path, tmp_path / "jobs")
+    before, _ = read_files(path, tmp_path / "jobs")
     monkeypatch.setattr(policy_module, "_files", lambda jobs: [job])  # listed, and then removed
     job.unlink()
-    assert read_parts(path, tmp_path / "jobs", before) == ({path: before[path]}, [])
+    assert read_files(path, tmp_path / "jobs", before) == ({path: before[path]}, [])
     path.unlink()
-    after, mistakes = read_parts(path, tmp_path / "jobs", before)
+    after, mistakes = read_files(path, tmp_path / "jobs", before)
     assert after == {path: before[path]} and "cannot be read" in str(mistakes[0])
 
 
 def test_nothing_is_read_from_a_folder_of_jobs_that_others_can_write(write, tmp_path):
     path, job = write(GOOD), write("[[allow]]\nusers = [2001]", "jobs/17.toml")
-    before, _ = read_parts(path, tmp_path / "jobs")
+    before, _ = read_files(path, tmp_path / "jobs")
     job.write_text("[[allow]]\nusers = [2002]")
     job.parent.chmod(0o777)
-    after, mistakes = read_parts(path, tmp_path / "jobs", before)
+    after, mistakes = read_files(path, tmp_path / "jobs", before)
     assert after == before and len(mistakes) == 1
     job.unlink()
-    assert read_parts(path, tmp_path / "jobs", before)[0] == before
+    assert read_files(path, tmp_path / "jobs", before)[0] == before
 
 
 def test_the_first_job_by_name_holds(write, tmp_path):

@@ -6,11 +6,12 @@ import pytest
 
 from testbed.daemon_in_process import UUIDS, running
 from testbed.daemon_process import Daemon
+from testbed.read_policies import read_policy
 from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.profiles import NUMBERS
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import Setting
-from wastenot.devices.clockd.policy import Bounds, Policy, Rule, read_policy
+from wastenot.devices.clockd.policy import Bounds, Policy, Rule
 from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE
 from wastenot.devices.common.journal import journals
 from wastenot.devices.open import open_gpu

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from wastenot.jobs.judge.made import made_jobs
-from wastenot.jobs.judge.slices import SlicedRuns, SliceNoise
+from wastenot.jobs.judge.slices import SlicedRuns
 from wastenot.jobs.model.objective import cost
 
 
-def run_of(trace, epochs, *, seed=0, told=None, **options):
-    sliced = SlicedRuns(trace, (told if told is not None else []).append, np.random.default_rng(seed), **options)
+def run_of(trace, epochs, *, seed=0, told=None):
+    sliced = SlicedRuns(trace, (told if told is not None else []).append, np.random.default_rng(seed))
     sliced.begin()
     return sliced, np.array([sliced.epoch(trace.terms.default) for _ in range(epochs)])
 
@@ -49,10 +49,12 @@ def test_epochs_shorter_than_a_slice_tell_something():
     assert len(told) == 1 and told[0].epoch_time_s in [pytest.approx(each, rel=0.1) for each in short[row]]
 
 
-def test_what_is_told_is_as_sure_as_its_slices():
+def test_what_is_told_is_as_sure_as_its_slices(monkeypatch):
     trace = made_jobs(range(1))[0]
     told = []
-    run_of(trace, 30, told=told, noise=SliceNoise(0.02, 0.03))
+    monkeypatch.setattr("wastenot.jobs.judge.slices.TIME_NOISE", 0.02)
+    monkeypatch.setattr("wastenot.jobs.judge.slices.POWER_NOISE", 0.03)
+    run_of(trace, 30, told=told)
     assert told and all(0.0 < each.time_error <= 0.03 and 0.0 < each.power_error <= 0.045 for each in told)
     again = [each.time_error for each in told if each.setting == told[0].setting]
     assert again == sorted(again, reverse=True)

@@ -100,12 +100,12 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(folder, capsys):
     [
         (["--what", "cores"], "--what cores: there is no such kind; did you mean 'core'?"),
         (["--core", "801"], "--core 801: the device has no such core clock; the nearest is 802.5"),
-        (["--core", "fast"], "--core fast: "),
+        (["--core", "fast"], "--core: 'fast' "),
         (["--core", "802.5"], "only one was given"),
         (["--what", "memory"], "memory clock: the device has only one"),
         (["--what", "memory", "--core", "802.5,1380"], "--core: gives core clocks, but --what leaves them out"),
         (["--relative-error", "0"], "--relative-error 0: must be between 0 and 1"),
-        (["--time-limit", "soon"], "--time-limit soon: write a time"),
+        (["--time-limit", "soon"], "--time-limit: 'soon' is not a time"),
         (["--out", "nowhere/l.json"], "nowhere"),
     ],
 )

@@ -142,7 +142,7 @@ def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     [
         (["kernel", "natural"], "--device: give the GPU to measure"),
         (["kernel", "natural", "--study", "none.db"], "none.db: there is no study"),
-        (["kernel", "natural", *SMALL, "--device", "sim:h200", "--time-limit", "x"], "write a time such as 90s"),
+        (["kernel", "natural", *SMALL, "--device", "sim:h200", "--time-limit", "x"], "'x' is not a time above 0 s"),
         ([*NATURAL, "--seconds-each", "0"], "above 0"),
         ([*NATURAL, "--granularity", "pass"], "--granularity: natural clocks are those of single kernels"),
         ([*NATURAL, "--in-context"], "--in-context: has no effect with --clocks natural"),

@@ -11,7 +11,7 @@ from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.kernels.latency.design import ERROR, design, estimate_s
-from wastenot.kernels.latency.measure import look_ahead, measure_latency, resume_file
+from wastenot.kernels.latency.measure import look_ahead, measured_latency, resume_file
 
 SEEDS_KEPT_ASIDE = (303, 404)  # no constant of the method was chosen by these
 
@@ -27,7 +27,7 @@ def core_only(device, error=0.03, clocks=(600.0, 1200.0, 1800.0)):
 def assert_true(name, seed, kinds=None, error=ERROR):
     device, truth = open_device(f"sim:{name}", seed=seed), find_preset(name).switching
     planned = design(device, kinds=kinds, error=error)
-    found = measure_latency(device, planned, seed=seed)
+    found = measured_latency(device, planned, seed=seed)
     for part in planned.parts:
         targets = found.of(part.what)
         assert [each.target for each in targets] == list(part.values)
@@ -65,7 +65,7 @@ def test_all_that_other_gpus_switch_within_four_standard_errors_from_few_switche
 def test_latencies_unlike_the_assumed_are_found_too(switching):
     device = with_switching(switching)
     planned = core_only(device)
-    found = measure_latency(device, planned)
+    found = measured_latency(device, planned)
     for each in found.targets:
         true_s = switching.latency_s(AUTO, planned.parts[0].setting(each.target))
         assert abs(each.seconds - true_s) <= max(0.05 * true_s, 2e-4), each
@@ -84,13 +84,13 @@ def test_a_target_that_is_never_reached_is_given_up_and_said_to_be():
     device.clocks.request(AUTO)
     planned = core_only(device, 0.1, clocks=(600.0, 1200.0))
     with pytest.raises(ClocksRefusedError, match="no switch was seen"):
-        measure_latency(device, planned)
+        measured_latency(device, planned)
 
 
 def test_outliers_are_reported_apart():
     switching = Switching.of(0.02, 0.1).model_copy(update={"late_chance": 0.05, "late_factor": 10.0})
     device = with_switching(switching)
-    found = measure_latency(device, core_only(device, 0.01))
+    found = measured_latency(device, core_only(device, 0.01))
     for each in found.targets:
         assert each.seconds == pytest.approx(0.02, rel=0.05)
         assert 0.01 <= each.outliers / each.switches <= 0.12
@@ -102,7 +102,7 @@ def test_outliers_are_reported_apart():
 def test_what_a_switch_costs_is_measured(stall_s):
     switching = Switching.of(0.02, 0.2, stall_s)
     device = with_switching(switching, seed=7)
-    found = measure_latency(device, design(device, kinds=("core", "memory"), error=0.05))
+    found = measured_latency(device, design(device, kinds=("core", "memory"), error=0.05))
     idle_w = device.engine.physics.idle_power_w(AUTO, device.engine.temperature_c)
     costs = {cost.what: cost for cost in found.costs}
     assert costs.keys() == {"core", "memory"}
@@ -117,7 +117,7 @@ def test_what_a_switch_costs_is_measured(stall_s):
 
 def test_values_that_look_the_same_are_said_to():
     device = open_device("sim:rtx-3080-ti", seed=1)
-    found = measure_latency(device, design(device, kinds=("core",), core_mhz=(600.0, 1980.0, 2100.0), error=0.05))
+    found = measured_latency(device, design(device, kinds=("core",), core_mhz=(600.0, 1980.0, 2100.0), error=0.05))
     same = {(each.start, each.target) for each in found.indistinct}
     assert same == {(1980.0, 2100.0), (2100.0, 1980.0)}  # above the highest that the card reaches
     assert {each.target for each in found.targets} == {600.0, 1980.0, 2100.0}  # from elsewhere they are timed
@@ -129,13 +129,13 @@ def test_where_nothing_can_be_told_apart_it_says_so():
     with pytest.raises(
         ClocksRefusedError, match=r"no switch was seen to take effect.*1980 and 2100 MHz; plans assume 30 ms"
     ):
-        measure_latency(device, planned)
+        measured_latency(device, planned)
     assert device.engine.requested == AUTO
 
 
 def test_the_time_limit_ends_it_with_the_error_that_it_has():
     device = open_device("sim:h200", seed=1)
-    found = measure_latency(device, design(device, kinds=("core",), most_s=40.0))
+    found = measured_latency(device, design(device, kinds=("core",), most_s=40.0))
     assert found.seconds < 80.0  # what was begun is ended
     assert all(each.error_s > 0.012 * each.seconds and each.switches >= 3 for each in found.targets)
 
@@ -163,15 +163,15 @@ def test_an_interrupted_measurement_leaves_default_clocks_and_is_resumed(tmp_pat
     device = open_device("sim:rtx-3080-ti", seed=2)
     planned = core_only(device)
     with pytest.raises(KeyboardInterrupt):
-        measure_latency(device, planned, resume=partial, progress=Interrupting(60))
+        measured_latency(device, planned, resume=partial, progress=Interrupting(60))
     assert device.engine.requested == AUTO and partial.exists()
     ahead = look_ahead(device, planned, partial)
     assert ahead.found >= 60
     again = open_device("sim:rtx-3080-ti", seed=3)
-    found = measure_latency(again, planned, resume=partial)
+    found = measured_latency(again, planned, resume=partial)
     assert sum(each.switches for each in found.targets) > ahead.found and not partial.exists()
     with pytest.raises(KeyboardInterrupt):
-        measure_latency(device, planned, resume=partial, progress=Interrupting(60))
+        measured_latency(device, planned, resume=partial, progress=Interrupting(60))
     with pytest.raises(BadInputError, match="another device or other values"):
         look_ahead(device, core_only(device, clocks=(600.0, 1200.0)), partial)
 
@@ -180,7 +180,7 @@ def test_the_time_announced_is_about_right():
     device = open_device("sim:rtx-3080-ti", seed=4)
     planned = core_only(device)
     ahead = look_ahead(device, planned, None)
-    found = measure_latency(device, planned)
+    found = measured_latency(device, planned)
     assert ahead.device_s == pytest.approx(estimate_s(planned, ahead.assumed))
     assert 0.5 < found.seconds / ahead.device_s < 2.0
 
@@ -200,7 +200,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path):
 
 def test_the_document_says_what_it_does_not_cover():
     device = open_device("sim:v100", seed=4)
-    found = measure_latency(device, design(device, kinds=("core",), error=0.1))
+    found = measured_latency(device, design(device, kinds=("core",), error=0.1))
     assert any("collectives" in line for line in found.not_covered)
     document = json.loads(found.to_json())
     assert document["origin"] == "simulated" and np.isfinite(document["clock_error_s"])

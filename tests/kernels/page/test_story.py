@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from testbed.small_sweeps import make_sweep
-from wastenot.kernels.cli.plan import story_text
+from wastenot.kernels.cli.plan_text import story_text
 from wastenot.kernels.page import page as page_module
 from wastenot.kernels.page.provenance import Files, report_call
 from wastenot.kernels.page.story import grams_text, next_step, story_of

@@ -12,6 +12,7 @@ import pytest
 
 from testbed.pipeline_timeline import timeline
 from testbed.small_pipelines import NAMES, hastily, planned, small_profile
+from testbed.written_schedules import write_schedule
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice
@@ -20,7 +21,7 @@ from wastenot.pipelines.model.iteration_graph import baseline_of, pipeline_graph
 from wastenot.pipelines.model.perseus_csv import read_perseus_csv
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import OVERLAPPED, Instruction, PipelineSchedule
-from wastenot.pipelines.model.schedule_file import read_schedule, write_schedule
+from wastenot.pipelines.model.schedule_file import read_schedule
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.model.source import schedule_for
 from wastenot.pipelines.page.page import planned_page

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from testbed.small_pipelines import ONE_BY_ONE
+from testbed.written_schedules import write_schedule
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedule import PipelineSchedule
-from wastenot.pipelines.model.schedule_file import read_schedule, write_schedule
+from wastenot.pipelines.model.schedule_file import read_schedule
 from wastenot.pipelines.model.schedules import build_schedule
 
 GOOD = "0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n"

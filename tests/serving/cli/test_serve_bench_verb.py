@@ -285,7 +285,7 @@ def test_what_cannot_be_is_refused_in_one_line(wastenot, server):
         return wastenot.refuse("serve", "bench", *arguments)
 
     assert "refuses connections" in refuse("http://127.0.0.1:9", "--study", "s.db")
-    assert "--batch 0: write whole numbers" in refuse(server.url, "--batch", "0")
+    assert "--batch: '0' is not a whole number" in refuse(server.url, "--batch", "0")
     assert "--rate -1: write rates in requests/s" in refuse(server.url, "--rate", "-1")
     assert "--seed: " in refuse(server.url, "--seed", "-1")
     assert "--prompt-tokens 1e+09: must be from 1 to 10,000,000" in refuse(server.url, "--prompt-tokens", "1e9")

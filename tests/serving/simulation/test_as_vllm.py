@@ -13,7 +13,7 @@ import pytest
 
 from wastenot.core.setting import Setting
 from wastenot.serving.cluster.simulation import core, records, trees
-from wastenot.serving.cluster.simulation.simulate import row_of
+from wastenot.serving.cluster.simulation.records import row_of
 from wastenot.serving.model.compiled import COMPILED
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine, Scheduler

@@ -22,7 +22,7 @@ from wastenot.devices.clockd.health import health, metrics_text
 from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.log_lines import Lines, Log, Shares, text_of
 from wastenot.devices.clockd.metrics import Metrics
-from wastenot.devices.clockd.policy import Parts, policy_of, read_parts
+from wastenot.devices.clockd.policy import PolicyFiles, policy_of, read_files
 from wastenot.devices.clockd.recoveries import log_recovered
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common import process_lock
@@ -110,17 +110,17 @@ def _main(options: argparse.Namespace, lines: Lines[str]) -> int:
         if options.recover:
             return 0 if _recover(log) else 1
     try:
-        parts, mistakes = read_parts(options.policy, state_folder() / JOBS)
+        files, mistakes = read_files(options.policy, state_folder() / JOBS)
         for mistake in mistakes:
             raise mistake
         if options.audit is not None:
             check_audit(options.audit)
         if options.check:
-            print(f"{options.policy}: {len(policy_of(options.policy, parts).rules)} rules, valid")
+            print(f"{options.policy}: {len(policy_of(options.policy, files).rules)} rules, valid")
             return 0
         metrics = Metrics()
         metrics.read("log_lines_dropped_total", lambda: lines.dropped + log.dropped)
-        return _run(options.policy, parts, log, options.audit, metrics)
+        return _run(options.policy, files, log, options.audit, metrics)
     except WastenotError as error:
         if not options.check:
             _recover(log)  # whatever keeps the daemon from running
@@ -152,7 +152,7 @@ def _recover(log: Log) -> bool:
     return not done.failed
 
 
-def _run(file: Path, parts: Parts, log: Log, audited: str | None, metrics: Metrics) -> int:
+def _run(file: Path, files: PolicyFiles, log: Log, audited: str | None, metrics: Metrics) -> int:
     reason = forbidden()
     if reason is not None:
         raise BadInputError(f"clocks cannot be set: {reason}")
@@ -171,7 +171,7 @@ def _run(file: Path, parts: Parts, log: Log, audited: str | None, metrics: Metri
             audit(event, **fields)
 
     setters = setters_here(lambda name, error: log("cannot control", gpu=name, error=error))
-    policy = policy_of(file, parts)
+    policy = policy_of(file, files)
     path = socket_path()
     listening = _listen(path, policy.group)  # before there are threads that write files, since it changes the umask
     leases = Leases(setters, policy, time.monotonic, note, lambda: _wake(tells))
@@ -191,7 +191,7 @@ def _run(file: Path, parts: Parts, log: Log, audited: str | None, metrics: Metri
                 caught.remove(signal.SIGHUP)
             _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
             reloading_s = time.monotonic()
-            parts = _read_again(file, parts, leases, note, metrics)
+            files = _read_again(file, files, leases, note, metrics)
         if reloading_s is not None and leases.has_taken_policy():
             took_s, reloading_s = time.monotonic() - reloading_s, None
             metrics.read("policy_reload_seconds", partial(float, took_s))
@@ -219,12 +219,12 @@ def _signals() -> tuple[socket.socket, socket.socket, list[int]]:
     return told, tells, caught
 
 
-def _read_again(file: Path, parts: Parts, leases: Leases, log: Log, metrics: Metrics) -> Parts:
+def _read_again(file: Path, files: PolicyFiles, leases: Leases, log: Log, metrics: Metrics) -> PolicyFiles:
     """Read all files of the policy again. What a file with a mistake said before holds on, what the others say holds."""
-    parts, mistakes = read_parts(file, state_folder() / JOBS, parts)
+    files, mistakes = read_files(file, state_folder() / JOBS, files)
     for mistake in mistakes:
         log("policy", error=mistake, kept="the previous one")
-    policy = policy_of(file, parts)
+    policy = policy_of(file, files)
     if policy.group != leases.policy.group:
         try:
             os.chown(socket_path(), -1, os.getegid() if policy.group is None else policy.group)
@@ -238,7 +238,7 @@ def _read_again(file: Path, parts: Parts, leases: Leases, log: Log, metrics: Met
     leases.take_policy(policy)
     metrics.count("policy_reloads_total", result="failed" if mistakes else "ok")
     log("policy read again", rules=len(policy.rules), mistakes=len(mistakes))
-    return parts
+    return files
 
 
 def _listen(path: Path, group: int | None) -> socket.socket:

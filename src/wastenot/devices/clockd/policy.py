@@ -123,7 +123,7 @@ def fits(gpus: Gpus, gpu: Gpu) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PolicyFile:
     """What one file says.
 
     Attributes:
@@ -139,43 +139,27 @@ class Part:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-Parts = Mapping[Path, Part]
+PolicyFiles = Mapping[Path, PolicyFile]
 """What the files of a policy say: its own first, then the rules of jobs, in the order in which these are tried."""
 
 
-def read_policy(path: Path, jobs: Path | None = None) -> Policy:
-    """Read a policy.
-
-    Args:
-        path: the file.
-        jobs: a folder of files ``*.toml`` with more rules, which come first, such as those of a scheduler for its jobs.
-
-    Raises:
-        BadInputError: a file cannot be read, others than root may write it, or something in it is wrong.
-    """
-    parts, mistakes = read_parts(path, jobs)
-    for mistake in mistakes:
-        raise mistake
-    return policy_of(path, parts)
-
-
-def read_parts(path: Path, jobs: Path | None, before: Parts | None = None) -> tuple[Parts, list[BadInputError]]:
-    """What the files of a policy say, and the mistakes in them.
+def read_files(path: Path, jobs: Path | None, before: PolicyFiles | None = None) -> tuple[PolicyFiles, list[BadInputError]]:
+    """What the files of a policy say, and the mistakes in them, such as that others than root may write one.
 
     A file that cannot be understood says what it said before, if anything, and so do all of a folder that is refused; the
     rules of a job whose file is gone say nothing any more.
 
     Args:
         path: the policy.
-        jobs: folder of the rules of jobs.
+        jobs: a folder of files ``*.toml`` with more rules, such as those of a scheduler for its jobs.
         before: what the files said before.
     """
-    before, found, mistakes = before or {}, dict[Path, Part](), list[BadInputError]()
-    kept: Parts = {}
+    before, found, mistakes = before or {}, dict[Path, PolicyFile](), list[BadInputError]()
+    kept: PolicyFiles = {}
     try:
         more = _files(jobs)
     except BadInputError as error:  # whoever can write to the folder can have written any file of it
-        more, kept = [], {file: part for file, part in before.items() if file != path}
+        more, kept = [], {file: its for file, its in before.items() if file != path}
         mistakes.append(error)
     for file in [path, *more]:
         try:
@@ -189,14 +173,14 @@ def read_parts(path: Path, jobs: Path | None, before: Parts | None = None) -> tu
     return {**found, **kept}, mistakes
 
 
-def policy_of(path: Path, parts: Parts) -> Policy:
+def policy_of(path: Path, files: PolicyFiles) -> Policy:
     """The policy that its files make: the rules of jobs come before its own."""
-    own = parts.get(path, Part(()))
-    jobs = [rule for file, part in parts.items() if file != path for rule in part.rules]
+    own = files.get(path, PolicyFile(()))
+    jobs = [rule for file, its in files.items() if file != path for rule in its.rules]
     return Policy((*jobs, *own.rules), own.restores, own.budgets, **own.values)
 
 
-def _part(path: Path) -> Part:
+def _part(path: Path) -> PolicyFile:
     for folder in {path.parent, path.resolve().parent}:
         _check_folder(folder)
     table = _Table(path, "", _load(path))
@@ -209,14 +193,14 @@ def _part(path: Path) -> Part:
     restores = tuple(_restore(each) for each in table.tables("restore"))
     budgets = tuple(_budget(each) for each in table.tables("budget"))
     table.finish()
-    return Part(rules, restores, budgets, {name: value for name, value in given.items() if value is not None})
+    return PolicyFile(rules, restores, budgets, {name: value for name, value in given.items() if value is not None})
 
 
-def _part_of_job(path: Path) -> Part:
+def _part_of_job(path: Path) -> PolicyFile:
     table = _Table(path, "", _load(path, follow=False))
     rules = tuple(_rule(each) for each in table.tables("allow"))
     table.finish()
-    return Part(rules)
+    return PolicyFile(rules)
 
 
 def _rule(table: _Table) -> Rule:

@@ -8,10 +8,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from wastenot.core.arrays import FloatArray
-from wastenot.devices.simulated.hardware import GaugeModel, NotNegative, Part, Positive
+from wastenot.core.documents import NotNegative, Positive
+from wastenot.devices.simulated.hardware import GaugeModel, PresetPart
 
 
-class Firmware(Part):
+class Firmware(PresetPart):
     """How firmware responds to heavy kernels.
 
     Attributes:
@@ -29,7 +30,7 @@ class Firmware(Part):
     recover_s: Positive
 
 
-class Shape(Part):
+class Shape(PresetPart):
     """How power above idle varies over an execution, at equally spaced moments; scaled to a mean of 1.
 
     Attributes:
@@ -50,7 +51,7 @@ class Shape(Part):
 DEFAULT_SHAPE = Shape(core=(0.75, 1.0, 1.1, 1.1, 1.05, 0.95, 0.7), memory=(1.2, 1.05, 1.0, 1.0, 1.0, 0.95, 0.9))
 
 
-class Component(Part):
+class Component(PresetPart):
     """A component's fraction of each part of the power; see :class:`Parts`."""
 
     base: NotNegative
@@ -58,7 +59,7 @@ class Component(Part):
     memory: NotNegative
 
 
-class GpuClockModel(Part):
+class GpuClockModel(PresetPart):
     """The GPU's clock against the host's: gpu = offset + (1 + drift) · host, and the cost of reading it.
 
     Attributes:
@@ -81,7 +82,7 @@ class GpuClockModel(Part):
         return np.asarray(np.floor(gpu_s / self.resolution_s) * self.resolution_s if self.resolution_s else gpu_s)
 
 
-class CycleClockModel(Part):
+class CycleClockModel(PresetPart):
     """Counting the core clock's cycles in the stream of kernels.
 
     Attributes:
@@ -125,7 +126,7 @@ class CycleClockModel(Part):
         return np.minimum(self.counted(core_mhz, heavy=True) / settled, 1.0)
 
 
-class Dynamics(Part):
+class Dynamics(PresetPart):
     """Everything about executions that steady means leave out.
 
     Attributes:

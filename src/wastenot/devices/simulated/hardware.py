@@ -9,19 +9,17 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from wastenot.core.arrays import FloatArray
+from wastenot.core.documents import NotNegative, Positive
 from wastenot.core.setting import Setting
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-
-class Part(BaseModel):
+class PresetPart(BaseModel):
     """A part of a preset file: frozen, with no unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Thermal(Part):
+class Thermal(PresetPart):
     """A GPU that warms up with a single time constant: dT/dt = (ambient + resistance · power − T) / time constant.
 
     Attributes:
@@ -46,7 +44,7 @@ class Thermal(Part):
         return end + (temperature_c - end) * math.exp(-seconds / self.time_constant_s)
 
 
-class Switching(Part):
+class Switching(PresetPart):
     """How late requested clocks take effect; the target clock matters most (Velicka et al., IPDPSW 2025).
 
     Attributes:
@@ -98,7 +96,7 @@ class Switching(Part):
         return max(core, memory)
 
 
-class Noise(Part):
+class Noise(PresetPart):
     """How runs of the same task at the same setting differ: standard deviations of logarithms.
 
     Attributes:
@@ -110,7 +108,7 @@ class Noise(Part):
     run_power: NotNegative = 0.0
 
 
-class CounterModel(Part):
+class CounterModel(PresetPart):
     """An energy counter.
 
     Attributes:
@@ -128,7 +126,7 @@ class CounterModel(Part):
     quantum_j: Positive = 0.001
 
 
-class GaugeModel(Part):
+class GaugeModel(PresetPart):
     """A power gauge.
 
         samples     ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵        each a mean, or a lag, of power up to it
@@ -176,7 +174,7 @@ class GaugeModel(Part):
         return np.asarray(sample_phase_s + np.floor((latest - sample_phase_s) / between_s) * between_s)
 
 
-class SensorModels(Part):
+class SensorModels(PresetPart):
     """The sensors of a device; ``None`` for one that it lacks.
 
     Attributes:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
-from wastenot.devices.simulated.hardware import NotNegative, Positive
+from wastenot.core.documents import NotNegative, Positive
 
 Array = NDArray[np.float64]
 Exponent = Annotated[float, Field(ge=1, allow_inf_nan=False)]

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from wastenot.core.documents import first_problem
+from wastenot.core.documents import NotNegative, Positive, first_problem
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.dynamics import Dynamics
-from wastenot.devices.simulated.hardware import Noise, NotNegative, Part, Positive, SensorModels, Switching, Thermal
+from wastenot.devices.simulated.hardware import Noise, PresetPart, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.regulator import Regulator
 from wastenot.devices.timeline import Data
@@ -27,7 +27,7 @@ from wastenot.devices.timeline import Data
 SCHEMA = "wastenot.gpu/1"
 
 
-class Moved(Part):
+class Moved(PresetPart):
     """Clock pairs that take effect changed: with a core clock above ``core_above_mhz`` memory runs at ``to_memory_mhz``."""
 
     memory_mhz: Positive
@@ -35,7 +35,7 @@ class Moved(Part):
     to_memory_mhz: Positive
 
 
-class ClockTable(Part):
+class ClockTable(PresetPart):
     """Clocks that may be requested.
 
     Attributes:
@@ -71,7 +71,7 @@ class ClockTable(Part):
         return tuple(self.core_from_mhz + step * self.core_step_mhz for step in range(steps + 1))
 
 
-class ProfileCeilings(Part):
+class ProfileCeilings(PresetPart):
     """What a workload power profile comes to: ceilings of core clock and power, under which the card decides as before.
 
     What NVIDIA's profiles set inside the chip is not published; these stand for it, and are evidence of no saving.
@@ -81,7 +81,7 @@ class ProfileCeilings(Part):
     power_limit_w: Positive | None = None
 
 
-class OpTraits(Part):
+class OpTraits(PresetPart):
     """How an operation's FLOPs and bytes translate into demands on this GPU.
 
     Attributes:
@@ -121,7 +121,7 @@ class OpTraits(Part):
     tiles_at_once: Annotated[int, Field(ge=0)] = 0
 
 
-class DataTraits(Part):
+class DataTraits(PresetPart):
     """How kernels run on data other than random ones.
 
     Attributes:
@@ -133,7 +133,7 @@ class DataTraits(Part):
     product_mhz: Positive | None = None
 
 
-class KernelTraits(Part):
+class KernelTraits(PresetPart):
     """Demands of one kernel, fitted to measurements; see :class:`KernelParameters`."""
 
     core_s: NotNegative
@@ -172,7 +172,7 @@ def _consistent(parameters: DeviceParameters) -> DeviceParameters:
     return parameters
 
 
-class Preset(Part):
+class Preset(PresetPart):
     """A simulated GPU.
 
     Attributes:

@@ -19,10 +19,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from wastenot.devices.simulated.hardware import NotNegative, Part, Positive
+from wastenot.core.documents import NotNegative, Positive
+from wastenot.devices.simulated.hardware import PresetPart
 
 
-class Regulator(Part):
+class Regulator(PresetPart):
     """Constants of a regulator.
 
     Attributes:

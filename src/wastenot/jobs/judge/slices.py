@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,17 +22,11 @@ from wastenot.jobs.tables.records import Speed
 _BEHIND = 1e-9  # of an epoch, which is no rest
 
 
-@dataclass(frozen=True, slots=True)
-class SliceNoise:
-    """By how much a slice of :data:`wastenot.jobs.plan.limits.SLICE_S` is off, as a standard deviation of logarithms.
-
-    Attributes:
-        time: of its iterations' mean time: iterations of a tenth of a second that differ by 3 % each.
-        power: of its power, from a counter that moves every tenth of a second.
-    """
-
-    time: float = 0.005
-    power: float = 0.01
+TIME_NOISE = 0.005
+"""Standard deviation of the logarithm of the mean time of iterations in a slice of
+:data:`wastenot.jobs.plan.limits.SLICE_S`, where iterations of a tenth of a second differ by 3 % each."""
+POWER_NOISE = 0.01
+"""The same of its power, from a counter that moves every tenth of a second."""
 
 
 class SlicedRuns:
@@ -43,26 +36,16 @@ class SlicedRuns:
         trace: of the job.
         tell: takes what is measured.
         rng: draws what measurements are off by.
-        noise: how much.
 
     Attributes:
         limits: what is known.
         slices: that were measured.
     """
 
-    def __init__(
-        self,
-        trace: JobTrace,
-        tell: Callable[[Speed], None],
-        rng: np.random.Generator,
-        *,
-        noise: SliceNoise | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        self.limits = Limits(trace.terms) if limits is None else limits
+    def __init__(self, trace: JobTrace, tell: Callable[[Speed], None], rng: np.random.Generator) -> None:
+        self.limits = Limits(trace.terms)
         self.slices = 0
         self._trace, self._tell, self._rng = trace, tell, rng
-        self._noise = SliceNoise() if noise is None else noise
         self._seen_s: dict[int, float] = {}
         self._held: dict[int, int] = {}  # the setting of batch sizes whose choice is known
         self._slice: tuple[Trial, float, float] | None = None  # what is measured now, for how long, and already was
@@ -134,7 +117,7 @@ class SlicedRuns:
         """What a stretch at a setting tells."""
         row, setting = self._trace.terms.batch_sizes.index(batch_size), self._trace.terms.settings[place]
         longer = math.sqrt(SLICE_S / for_s)
-        time_error, power_error = self._noise.time * longer, self._noise.power * longer
+        time_error, power_error = TIME_NOISE * longer, POWER_NOISE * longer
         off = np.exp(self._rng.standard_normal(2) * (time_error, power_error))
         time_s, power_w = self._trace.epoch_time_s[row, place] * off[0], self._trace.power_w[row, place] * off[1]
         new = Speed(self._trace.device, batch_size, setting, float(time_s), float(power_w), time_error, power_error)

@@ -20,7 +20,8 @@ import numpy as np
 
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.setting import Setting
-from wastenot.frontiers.algebra import Frontier, Point, choice, either
+from wastenot.frontiers.algebra import Frontier, choice, either
+from wastenot.frontiers.nodes import Point
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.tables.records import JobRun, JobTerms, Outcome, Speed
 

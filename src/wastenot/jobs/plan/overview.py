@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
@@ -111,6 +111,7 @@ class JobOverview(HasDocument, HasPage):
     """
 
     drawn_by: ClassVar[str] = "wastenot.jobs.page.page:job_page"
+    told_by: ClassVar[str] = "wastenot.jobs.documents:job_document"
 
     terms: JobTerms
     device: str
@@ -159,12 +160,6 @@ class JobOverview(HasDocument, HasPage):
     def outlook(self) -> tuple[Outlook, ...]:
         """What is expected of each batch size."""
         return () if self.next is None else self.next.outlook
-
-    def document(self) -> dict[str, Any]:
-        """What is known, as JSON values."""
-        from wastenot.jobs.documents import job_document
-
-        return job_document(self)
 
 
 def job_overview(study: str | os.PathLike[str] | Study, name: str, *, device: str | None = None) -> JobOverview:

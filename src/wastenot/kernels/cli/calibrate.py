@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import JsonOption, StudyOption, WorkloadOption, check_watts
+from wastenot.terminal.options import JsonOption, StudyOption, WorkloadOption
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +31,7 @@ def calibrate(
         ),
     ] = None,
     power_limit: Annotated[
-        float | None, option("Power limit in effect during the sweep.", "W", parser=quantities.watts)
+        float | None, option("Power limit in effect during the sweep.", "W", parser=quantities.power)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -38,7 +39,6 @@ def calibrate(
 
     Reports its error on held-out points and kernels. Use it as --device sim:FILE.toml.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.core.files import write_text
     from wastenot.core.values import as_values
     from wastenot.devices.simulated.preset import find_preset, preset_toml
@@ -48,7 +48,6 @@ def calibrate(
 
     if out.suffix != ".toml":
         raise BadInputError(f"--out {out}: the file of a simulated GPU must have a name that ends in .toml")
-    check_watts("--power-limit", power_limit)
     calibrated = calibrate_sweep(
         open_study(study).read(workload),
         name=name or out.stem,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from wastenot.pages.formatting import change, changes, percent, quantity
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import option
 from wastenot.terminal.options import (
@@ -90,7 +91,6 @@ def forecast(
 def forecast_text(predicted: Forecast) -> RenderableType:
     """The forecast as text: marked as a forecast, intervals first, clocks last."""
     from wastenot.kernels.forecast.page import effect_text, kernels_listing
-    from wastenot.pages.formatting import change, percent, quantity
     from wastenot.terminal.tables import Group, Text, rich_table
 
     effect = effect_text(predicted)
@@ -120,8 +120,6 @@ def forecast_text(predicted: Forecast) -> RenderableType:
 
 def _within_range(natural: NaturalForecast | None) -> list[str]:
     """What caps within the clocks seen would save."""
-    from wastenot.pages.formatting import percent
-
     if natural is None:
         return []
     return [
@@ -144,6 +142,4 @@ def _before(natural: NaturalForecast | None) -> list[str]:
 
 
 def _interval(spread: Quantiles) -> str:
-    from wastenot.pages.formatting import change, changes
-
     return f"{change(spread.median)} (median), 80 %: {changes(spread.central_80)}, 95 %: {changes(spread.central_95)}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from wastenot.pages.formatting import change, changes, fraction_of_whole, megahertz, quantity
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import JsonOption, SweepOptions, check_watts
+from wastenot.terminal.options import JsonOption, SweepOptions
+from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,7 +24,7 @@ def iteration(
         option(
             "Mean power that the card allows; default: what kernels that reach the limit by themselves are held to.",
             "W",
-            parser=quantities.watts,
+            parser=quantities.power,
         ),
     ] = None,
     temperature: Annotated[
@@ -44,7 +46,6 @@ def iteration(
     from wastenot.study.store import open_study
     from wastenot.terminal.output import console, print_json
 
-    check_watts("--power-limit", power_limit)
     sweep, predicted = iteration_of_study(
         open_study(source.study), source.workload, source.energies, limit_w=power_limit, temperature_c=temperature
     )
@@ -94,9 +95,7 @@ def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
 
 def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None) -> RenderableType:
     """The iteration, the two plans, and each kernel in it."""
-    from wastenot.pages.formatting import change, fraction_of_whole, megahertz, quantity
     from wastenot.terminal.tables import Group, RichTable, Text, headline, plain_table
-    from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
     default = predicted.default
     kernels = plain_table(("kernel",), ("count", "of the time", "time", "power", "fastest, MHz", "least energy, MHz"))
@@ -155,15 +154,11 @@ def _notes(predicted: PredictedIteration, temperature: float | None) -> list[str
 
 
 def _known(known: Known, unit: str, digits: int) -> str:
-    from wastenot.pages.formatting import quantity
-
     value = f"{known.value:.0f} MHz" if unit == "MHz" else quantity(known.value, unit, digits)
     return f"{value} ± {known.error / known.value:.2%}" if known.error > 0.0 else value
 
 
 def _interval(plan: PredictedPlan) -> str:
     """95 % intervals of both changes."""
-    from wastenot.pages.formatting import changes
-
     time, energy = plan.time_change, plan.energy_change
     return f"95 %: {changes((time.low, time.high))}, {changes((energy.low, energy.high))}" if time.error > 0.0 else ""

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
+from wastenot.pages.formatting import duration
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
 from wastenot.terminal.options import (
@@ -16,8 +19,6 @@ from wastenot.terminal.options import (
     JsonOption,
     PageOption,
     SeedOption,
-    parse_budget,
-    parse_clocks,
 )
 
 if TYPE_CHECKING:
@@ -40,13 +41,15 @@ def latency(
         str | None, option("core, memory, power-limit: what to switch; default: all that can be set.", "KIND,...")
     ] = None,
     core: Annotated[
-        str | None, option("Core clocks to switch between; five by default, lowest to highest.", "MHZ,...")
+        quantities.Floats | None,
+        option("Core clocks to switch between; five by default, lowest to highest.", "MHZ,...", parser=quantities.clocks),
     ] = None,
     relative_error: Annotated[
         float, option("Relative standard error at which a latency counts as known.", "X", parser=quantities.relative)
     ] = _ERROR,
     time_limit: Annotated[
-        str | None, option("Device time, such as 5m; 20m by default, none on a simulated GPU.", "TIME")
+        float | None,
+        option("Device time, such as 5m; 20m by default, none on a simulated GPU.", "TIME", parser=quantities.budget),
     ] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -65,7 +68,7 @@ def latency(
     from wastenot.core.values import as_values
     from wastenot.devices.open import is_virtual
     from wastenot.kernels.latency.design import design
-    from wastenot.kernels.latency.measure import look_ahead, measure_latency, resume_file
+    from wastenot.kernels.latency.measure import look_ahead, measured_latency, resume_file
     from wastenot.study.store import open_study
     from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
@@ -76,9 +79,8 @@ def latency(
     target = clock_control.open_device(device, seed=seed, workload=None)
     limit_s = float("inf") if is_virtual(target) else _LIMIT_S
     if time_limit is not None:
-        limit_s = parse_budget(time_limit, "--time-limit")
-    clocks = parse_clocks("--core", core) or ()
-    planned = design(target, kinds=_kinds(what), core_mhz=clocks, error=relative_error, most_s=limit_s)
+        limit_s = time_limit
+    planned = design(target, kinds=_kinds(what), core_mhz=core or (), error=relative_error, most_s=limit_s)
     partial = resume_file(path)
     store = None if study is None else open_study(study, create=True)
     if store is not None:
@@ -91,7 +93,7 @@ def latency(
         say(line)
     keeps = resume_with(typed_command(study or str(path)), partial)
     with kept_if_interrupted(keeps), shown_progress(f"switching latency of {device}") as progress:
-        found = measure_latency(target, planned, resume=partial, seed=seed, progress=progress)
+        found = measured_latency(target, planned, resume=partial, seed=seed, progress=progress)
     found.write(path)
     if store is not None:
         store.keep_latency(found.to_json(), found.device)
@@ -116,7 +118,6 @@ def latency_text(found: Latency) -> RenderableType:
     """Measured latencies, for a terminal."""
     from wastenot.kernels.latency.design import NAMES
     from wastenot.kernels.latency.page import cost_line, indistinct_line, starts_table, targets_table
-    from wastenot.pages.formatting import duration
     from wastenot.terminal.tables import Group, Text, headline, rich_table
 
     switches = sum(each.switches for each in found.targets)
@@ -139,7 +140,6 @@ def latency_text(found: Latency) -> RenderableType:
 def _announcement(ahead: LatencyEstimate, device: Device) -> list[str]:
     """What is going to be measured, and how long that takes."""
     from wastenot.devices.open import is_virtual
-    from wastenot.pages.formatting import duration
 
     parts = [
         f"{part.name} between {len(part.values)} values ({part.values[0]:g} to {part.values[-1]:g} {part.unit})"
@@ -168,8 +168,6 @@ def _show_dry_run(ahead: LatencyEstimate, device: Device, *, as_json: bool) -> N
 
 def _kinds(text: str | None) -> tuple[What, ...] | None:
     """Kinds of switches from a list such as ``core,power-limit``."""
-    from wastenot.core.errors import BadInputError
-    from wastenot.core.suggest import suggestion
     from wastenot.kernels.latency.design import KINDS
 
     if text is None:

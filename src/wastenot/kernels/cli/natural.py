@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wastenot.core.errors import BadInputError, MissingExtraError
 from wastenot.core.wording import counted
-from wastenot.terminal import completing
+from wastenot.pages.formatting import quantity
+from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     DryRunOption,
@@ -14,7 +16,6 @@ from wastenot.terminal.options import (
     JsonOption,
     SeedOption,
     ShapeOptions,
-    parse_budget,
     say_left_changed,
 )
 
@@ -49,7 +50,9 @@ def natural(
     study: Annotated[str | None, option("The study; natural-WORKLOAD.db by default.", "FILE|URL")] = None,
     page: Annotated[Path | None, option("The page; natural-WORKLOAD.html by default.", "FILE.html")] = None,
     figures: FiguresOption = None,
-    time_limit: Annotated[str, option("Device time for everything, such as 90s, 15m or 1h.", "TIME")] = "15m",
+    time_limit: Annotated[
+        float, option("Device time for everything; default: 15m.", "TIME", parser=quantities.budget, show_default=False)
+    ] = 900.0,
     draws: Annotated[int, option("Number of possible GPUs the forecast plans for.", "N")] = 200,
     *,
     shape_options: ShapeOptions,
@@ -62,7 +65,6 @@ def natural(
     Measures time and power at clocks that the GPU passes through by itself, plans caps on clocks, forecasts the saving,
     and writes a page. Needs no permissions. Resumes; without --device it shows a study that was measured elsewhere.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.devices.open import open_device
     from wastenot.kernels.forecast.forecast import check_draws
     from wastenot.meters.tasks import find_tasks
@@ -78,7 +80,6 @@ def natural(
     name = workload
     keeps: str | Callable[[], str] = "nothing was kept"
     if device is not None:
-        limit_s = parse_budget(time_limit, "--time-limit")
         tasks = find_tasks(workload or WORKLOAD, device, shape_options.shape())
         study, name = study or f"natural-{tasks.name}.db", tasks.name
         keeps = resume_with(typed_command(study), study)
@@ -87,7 +88,7 @@ def natural(
         if device is not None:
             check_output(page or Path(f"natural-{tasks.name}.html"), "page")
             say_left_changed(device)
-            outcome = _measure(tasks, open_device(device, seed=seed), study, limit_s, dry_run=dry_run)
+            outcome = _measure(tasks, open_device(device, seed=seed), study, time_limit, dry_run=dry_run)
             if dry_run:
                 assert outcome.estimate is not None
                 show_dry_run(outcome.estimate, as_json=as_json, shorter=_SHORTER, study=study)
@@ -107,7 +108,6 @@ def _show(
     as_json: bool,
 ) -> None:
     """What a study says: tables or a document, and a page."""
-    from wastenot.core.errors import MissingExtraError
     from wastenot.core.values import as_values
     from wastenot.kernels.natural.overview import natural_overview
     from wastenot.terminal.output import console, print_json, say, typed_command
@@ -164,7 +164,6 @@ def _measure(tasks: WorkloadTasks, device: Device, study: str, limit_s: float, *
 def natural_text(overview: NaturalOverview) -> RenderableType:
     """What natural clocks say, for a terminal."""
     from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
-    from wastenot.pages.formatting import quantity
     from wastenot.terminal.tables import Group, Text, headline, rich_table
 
     kernels, took = counted(len(overview.kernels), "kernel"), quantity(overview.seconds, "s", 3)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
+from wastenot.pages.formatting import percent, quantity
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
+from wastenot.terminal.options import DtypeOption, JsonOption, StudyOption, WorkloadOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,7 +31,7 @@ def pairs(
         ),
     ] = None,
     power_limit: Annotated[
-        float | None, option("Power limit of the card, instead of the device's.", "W", parser=quantities.watts)
+        float | None, option("Power limit of the card, instead of the device's.", "W", parser=quantities.power)
     ] = None,
     most: Annotated[int, option("Number of pairs to show.", "N")] = 10,
     dtype: DtypeOption = "bf16",
@@ -39,7 +41,6 @@ def pairs(
 
     Shows upper bounds on what running them concurrently, or light kernels before heavy ones, would save.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.core.values import as_values
     from wastenot.kernels.model.pairs import complementary_pairs
     from wastenot.meters.tasks import tasks_in_study
@@ -80,7 +81,6 @@ def _limit(sweep: Sweep, device: str | None, stated_w: float | None) -> float:
     from wastenot.devices.open import open_device
 
     if stated_w is not None:
-        check_watts("--power-limit", stated_w)
         return stated_w
     name = device or (sweep.device if sweep.device.startswith("sim:") else None)
     limits = None if name is None else open_device(name).clocks.power_limits_w()
@@ -88,7 +88,6 @@ def _limit(sweep: Sweep, device: str | None, stated_w: float | None) -> float:
 
 
 def _roofline(device: str, dtype: str, named: bool) -> Roofline | None:
-    from wastenot.core.errors import BadInputError
     from wastenot.workloads.bound import find_roofline
 
     try:
@@ -109,7 +108,6 @@ def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
 
 def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrder, ...]]:
     """The carry-over and what the order of kernels is worth, if the study has energies in context."""
-    from wastenot.core.errors import BadInputError
     from wastenot.kernels.model.order import fit_carry_over, light_first
 
     try:
@@ -122,7 +120,6 @@ def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrd
 def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
     """The best pairs, and what the bounds assume."""
     from wastenot.kernels.model.pairs import Pair
-    from wastenot.pages.formatting import percent, quantity
     from wastenot.pages.table import Listed
     from wastenot.terminal.tables import Group, Text, headline, listed
 
@@ -151,7 +148,6 @@ def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
 
 def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:
     """What running light kernels first would save."""
-    from wastenot.pages.formatting import quantity
     from wastenot.terminal.tables import Group, Text
 
     if carry_over is None:

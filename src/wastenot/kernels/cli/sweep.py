@@ -8,7 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
+from wastenot.pages.formatting import change
 from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
@@ -28,16 +30,11 @@ from wastenot.terminal.options import (
     ShapeOptions,
     StudyOption,
     WorkloadOption,
-    check_seconds,
-    parse_budget,
-    parse_clocks,
-    parse_power_limits,
-    parse_profiles,
 )
+from wastenot.workloads.identity import WorkloadKey
 
 if TYPE_CHECKING:
     from wastenot.sweeping.measure import SweepOutcome
-    from wastenot.workloads.identity import WorkloadKey
 
 _LARGE_DRIFT = 0.03  # change of a baseline from which on a sweep is worth repeating
 Search = Literal["grid", "model"]
@@ -72,8 +69,12 @@ def sweep(
     ] = "grid",
     rounds: Annotated[int, option("Number of times --clocks auto measures every kernel.", "N")] = 1,
     core_step: CoreStepOption = None,
-    core: Annotated[str | None, option("Core clocks, instead of --core-step.", "MHZ,...")] = None,
-    memory: Annotated[str | None, option("Memory clocks; all by default.", "MHZ,...")] = None,
+    core: Annotated[
+        quantities.Floats | None, option("Core clocks, instead of --core-step.", "MHZ,...", parser=quantities.clocks)
+    ] = None,
+    memory: Annotated[
+        quantities.Floats | None, option("Memory clocks; all by default.", "MHZ,...", parser=quantities.clocks)
+    ] = None,
     power_limit: PowerLimitsOption = None,
     profile: ProfilesOption = None,
     search: Annotated[Search, option("grid: every point; model: only points that can still change the plan.")] = "grid",
@@ -94,8 +95,8 @@ def sweep(
         float | None,
         option("Device time per kernel with --clocks natural, in seconds; default: 18.", "S", parser=quantities.seconds),
     ] = None,
-    warm_up: Annotated[float, option("Warm-up before each point, in seconds.", "S", parser=quantities.seconds)] = WARM_UP_S,
-    window: Annotated[float, option("Longest measurement, in seconds.", "S", parser=quantities.seconds)] = WINDOW_S,
+    warm_up: Annotated[float, option("Warm-up before each point, in seconds.", "S", parser=quantities.duration)] = WARM_UP_S,
+    window: Annotated[float, option("Longest measurement, in seconds.", "S", parser=quantities.budget)] = WINDOW_S,
     relative_error: Annotated[
         float, option("Stop measuring a point early at this standard error, such as 0.5%.", "X", parser=quantities.relative)
     ] = 0.0,
@@ -117,7 +118,6 @@ def sweep(
     Results go into a study; the default clocks (auto) are always included. First prints how long it will take. Resumes
     an interrupted sweep.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.kernels.verbs import sweep as measure
     from wastenot.meters.tasks import find_tasks
     from wastenot.sweeping.announce import announce, show_dry_run
@@ -129,12 +129,9 @@ def sweep(
 
     if study is None and not dry_run:
         raise BadInputError("--study is missing: name a file to keep the measurements in, such as --study my.db")
-    check_seconds("--warm-up", warm_up)
-    check_seconds("--window", window, positive=True)
     if in_context and at == "sse":
         raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
-    clocks_of = (parse_clocks("--core", core), parse_clocks("--memory", memory))
-    grid = Grid(core_step, *clocks_of, parse_power_limits(power_limit), parse_profiles(profile))
+    grid = Grid(core_step, core, memory, power_limit, profile or ())
     chosen: Grid | SearchOf | AtAuto | AtNatural = grid
     if search == "model":
         chosen = SearchOf(share, max_slowdown, grid)
@@ -154,7 +151,7 @@ def sweep(
     ):
         outcome = measure(
             tasks, target, kept_in, clocks=chosen, options=PointOptions(warm_up, window, relative_error),
-            budget_s=None if budget is None else parse_budget(budget), command=command, announce=announce, dry_run=dry_run,
+            budget_s=budget, command=command, announce=announce, dry_run=dry_run,
             progress=progress,
         )  # fmt: skip
     if outcome.estimate is not None:
@@ -204,8 +201,6 @@ def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> l
 
 def _drift_line(outcome: SweepOutcome) -> str:
     """How many baselines changed on the way, and by how much, in one line."""
-    from wastenot.pages.formatting import change
-
     parts = []
     for what in ("time", "energy"):
         changes = {drift.kernel: drift.change for drift in outcome.drifted if drift.what == what}
@@ -263,7 +258,7 @@ def refine(
     with kept_if_interrupted(kept), shown_progress(f"refining {key}") as progress:
         refined = measure_again(
             source, target, workload=key, into=into, max_slowdown=max_slowdown,
-            finalists=Finalists(finalists, around, repeats), budget_s=None if budget is None else parse_budget(budget),
+            finalists=Finalists(finalists, around, repeats), budget_s=budget,
             command=typed_command(into or study), announce=announce, progress=progress,
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after

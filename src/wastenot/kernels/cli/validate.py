@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
-from wastenot.terminal import completing
+from wastenot.pages.formatting import change, changes, quantity
+from wastenot.pages.price import DEFAULT_PRICE
+from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     ClockControlOptions,
@@ -17,7 +20,6 @@ from wastenot.terminal.options import (
     SeedOption,
     StudyOption,
     WorkloadOption,
-    parse_counts,
 )
 
 if TYPE_CHECKING:
@@ -77,9 +79,8 @@ def validate(
 
 def validation_text(plan: Plan) -> RenderableType:
     """The story of a plan that was measured again, and the measurement beside what was promised."""
-    from wastenot.kernels.cli.plan import story_text
+    from wastenot.kernels.cli.plan_text import story_text
     from wastenot.kernels.page.story import story_of
-    from wastenot.pages.price import DEFAULT_PRICE
     from wastenot.terminal.tables import Group, Paragraph, headline
 
     assert plan.validation is not None
@@ -90,7 +91,6 @@ def validation_text(plan: Plan) -> RenderableType:
 def measured_beside_promised(plan: Plan) -> RenderableType:
     """What was promised and what was measured, side by side."""
     from wastenot.kernels.page.verdict import origin_of_validation
-    from wastenot.pages.formatting import change, changes
     from wastenot.terminal.tables import Group, Text, plain_table
 
     validation, expected = plan.validation, plan.expected
@@ -119,8 +119,12 @@ def measured_beside_promised(plan: Plan) -> RenderableType:
 def transfer(
     plan: Annotated[Path, option("The plan whose clocks to use.", "PLAN.json")],
     device: DeviceOption,
-    batch: Annotated[str | None, option("Batch sizes, such as 40,20,10,5,2,1.", "N,...")] = None,
-    tensor_parallel: Annotated[str | None, option("Tensor-parallel degrees, such as 1,2,4,8.", "N,...")] = None,
+    batch: Annotated[
+        quantities.Counts | None, option("Batch sizes, such as 40,20,10,5,2,1.", "N,...", parser=quantities.counts)
+    ] = None,
+    tensor_parallel: Annotated[
+        quantities.Counts | None, option("Tensor-parallel degrees, such as 1,2,4,8.", "N,...", parser=quantities.counts)
+    ] = None,
     sequence_parallel: Annotated[bool, option("Use sequence parallelism at degrees above 1.")] = False,
     repeats: Annotated[int, option("Measurements of each.", "N")] = 10,
     figures: FiguresOption = None,
@@ -133,7 +137,6 @@ def transfer(
 
     Measurements are interleaved with the default clocks (auto).
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.core.values import as_values
     from wastenot.kernels.verbs import transfer as measure_transfer
     from wastenot.planning.plan_file import read_plan
@@ -143,21 +146,20 @@ def transfer(
 
     if (batch is None) == (tensor_parallel is None):
         raise BadInputError("give what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
-    batches = () if batch is None else parse_counts("--batch", batch)
-    degrees = () if tensor_parallel is None else parse_counts("--tensor-parallel", tensor_parallel)
     made = read_plan(plan)
     target = clock_control.open_device(device, seed=seed, workload=None)
     with shown_progress("transfer") as progress:
         measured_transfer = measure_transfer(
-            made, target, batch=batches, tensor_parallel=degrees, sequence_parallel=sequence_parallel, repeats=repeats,
-            announce=lambda parts: announce(*parts), progress=progress,
+            made, target, batch=batch or (), tensor_parallel=tensor_parallel or (),
+            sequence_parallel=sequence_parallel, repeats=repeats, announce=lambda parts: announce(*parts),
+            progress=progress,
         )  # fmt: skip
     if figures is not None:
         from wastenot.kernels.page.transfer_figure import transfer_figure
         from wastenot.pages.figure import export_figures
 
-        name, title, axis = _BATCH_FIGURE if batches else _DEGREE_FIGURE
-        labels = tuple(map(str, batches or degrees))
+        name, title, axis = _BATCH_FIGURE if batch else _DEGREE_FIGURE
+        labels = tuple(map(str, batch or tensor_parallel or ()))
         figure = transfer_figure(measured_transfer, name, title, labels, axis)
         written = export_figures([figure], measured_transfer.origin, figures)
         say(f"{figures}: {counted(len(written), 'figure file')} written")
@@ -169,7 +171,6 @@ def transfer(
 
 def _transfer_text(transfer: Transfer) -> RenderableType:
     from wastenot.kernels.run.interleaved import TransferRow
-    from wastenot.pages.formatting import change, changes, quantity
     from wastenot.pages.table import Listed
     from wastenot.terminal.tables import Group, listed
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.core.errors import BadInputError
 from wastenot.kernels.cli.sweep import CoreStepOption, outcome_lines, outcome_values
+from wastenot.pages.formatting import change, percent
+from wastenot.pages.price import Price
 from wastenot.terminal import completing
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
@@ -23,13 +26,11 @@ from wastenot.terminal.options import (
     PriceOptions,
     SeedOption,
     ShapeOptions,
-    parse_power_limits,
 )
 
 if TYPE_CHECKING:
     from wastenot.kernels.page.provenance import Files
     from wastenot.meters.tasks import WorkloadTasks
-    from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
     from wastenot.sweeping.estimate import Estimate
@@ -66,6 +67,7 @@ def run(
     """
     from wastenot.core.values import as_values
     from wastenot.kernels import verbs as api
+    from wastenot.kernels.page.page import report
     from wastenot.kernels.run.interleaved import estimate_interleaved
     from wastenot.meters.tasks import find_tasks
     from wastenot.pages.optional_imports import check_report
@@ -98,7 +100,7 @@ def run(
     with kept_if_interrupted(resume_with(command, study)):
         with shown_progress("sweep") as progress:
             outcome = api.sweep(
-                tasks, target, study, clocks=Grid(core_step, power_limit_w=parse_power_limits(power_limit)),
+                tasks, target, study, clocks=Grid(core_step, power_limit_w=power_limit),
                 command=command, announce=begin, dry_run=dry_run, progress=progress,
             )  # fmt: skip
         if outcome.estimate is not None:
@@ -113,7 +115,7 @@ def run(
                 plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
         plan.write(folder / "plan.json")
         comparison = compare_with(planner, as_measured=as_measured) if in_full or as_json else None
-        pages = api.report(
+        pages = report(
             study, folder / "report.html", plan=folder / "plan.json", figures=folder / "figures", price=price,
             planner=planner, command=command,
         )  # fmt: skip
@@ -136,7 +138,7 @@ def _what(tasks: WorkloadTasks) -> str:
 
 def _show(plan: Plan, comparison: Comparison | None, price: Price, folder: Path, device: str, what: str) -> None:
     """The plan and what it is compared with, in full where it is, and the command that continues."""
-    from wastenot.kernels.cli.plan import comparison_text, plan_text
+    from wastenot.kernels.cli.plan_text import comparison_text, plan_text
     from wastenot.kernels.cli.validate import measured_beside_promised
     from wastenot.terminal.output import console
     from wastenot.terminal.tables import Group, Paragraph, headline
@@ -172,8 +174,6 @@ def create_folder(folder: Path) -> Path:
     Raises:
         BadInputError: it cannot be created.
     """
-    from wastenot.core.errors import BadInputError
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -226,7 +226,6 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
     """What can be had today, and how; and what the whole plan would do, with the verdict where it was measured again."""
     from wastenot.kernels.page.applicable_panels import apply_command
     from wastenot.kernels.page.verdict import limit_verdict, limit_words
-    from wastenot.pages.formatting import change, percent
     from wastenot.planning.applicable_today import applicable_today
 
     headline, expected, today, now, whole = plan.headline, plan.expected, plan.today, [], []

@@ -37,7 +37,7 @@ _UNKNOWNS = {
 }
 
 
-def kernels_listing(predicted: Forecast, title: str, shown: int | None = None) -> Table:
+def kernels_listing(predicted: Forecast, title: str) -> Table:
     """The forecast by kernel, those that use most energy first."""
     within = f"80{SPACE}% of draws"
     memory: tuple[Listed[KernelForecast], ...] = (
@@ -55,7 +55,7 @@ def kernels_listing(predicted: Forecast, title: str, shown: int | None = None) -
         Listed(within, lambda row: changes(row.energy_change.central_80, 1)),
     )
     note = f"Core clock and energy of a call: medians of possible GPUs, and what holds 80{SPACE}% of them."
-    return listing(title, _by_energy(predicted), fields, note, shown=shown, rest="kernels")
+    return listing(title, _by_energy(predicted), fields, note)
 
 
 def _by_energy(predicted: Forecast) -> list[KernelForecast]:

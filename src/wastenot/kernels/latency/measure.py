@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,14 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from wastenot.core.errors import ClocksRefusedError
+from wastenot.core.files import PathLike
 from wastenot.core.progress import Progress, Silent
+from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
 from wastenot.kernels.latency.costs import cost_of
-from wastenot.kernels.latency.design import Design, estimate_s, switches_expected
+from wastenot.kernels.latency.design import Design, design, estimate_s, switches_expected
 from wastenot.kernels.latency.observations import Notebook
 from wastenot.kernels.latency.session import Session
-from wastenot.planning.latency import Indistinct, Latency, SwitchCost, TargetLatency
+from wastenot.planning.latency import Indistinct, Latency, SwitchCost, TargetLatency, What
 from wastenot.planning.switching import SwitchTime, switch_time
+from wastenot.study.store import Study, open_study
 
 NOT_COVERED = (
     "How much frequent clock changes delay collectives across GPUs (NVIDIA/nccl #1551): only one GPU was measured.",
@@ -69,6 +74,50 @@ def look_ahead(device: Device, planned: Design, resume: Path | None) -> LatencyE
 
 
 def measure_latency(
+    device: str | Device,
+    *,
+    kinds: Sequence[What] | None = None,
+    core_mhz: Sequence[float] = (),
+    relative_error: float = 0.012,
+    time_limit_s: float = math.inf,
+    study: PathLike | Study | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Latency:
+    """Measure how long a device takes to switch clocks and power limits, and what a switch costs.
+
+        >>> import wastenot as wn
+        >>> found = wn.measure_latency("sim:v100", kinds=("core",), core_mhz=(802.5, 1380.0), relative_error=0.05)
+        >>> [target.target for target in found.of("core")], found.switch_time.basis
+        ([802.5, 1380.0], 'measured')
+
+    Args:
+        device: or its name, such as ``sim:h200`` or ``nvidia:0``.
+        kinds: only these of ``core``, ``memory`` and ``power_limit``; by default all that the device can change.
+        core_mhz: core clocks to switch between; by default five from the lowest to the highest.
+        relative_error: standard error at which a latency counts as known.
+        time_limit_s: device time after which it ends with the errors that it has then.
+        study: that keeps the result, for its plans; created if missing.
+        seed: of the order of switches.
+        progress: informed of every switch.
+
+    Raises:
+        ClocksRefusedError: clocks may not be set; says what that needs, and what plans assume instead.
+        BadInputError: an argument makes no sense, there is nothing to switch, or the study is of another device.
+        DeviceError: the device failed.
+    """
+    target = open_device(device, seed=seed) if isinstance(device, str) else device
+    planned = design(target, kinds=kinds, core_mhz=core_mhz, error=relative_error, most_s=time_limit_s)
+    store = study if study is None or isinstance(study, Study) else open_study(study, create=True)
+    if store is not None:
+        store.check_device(target.identity.label)
+    found = measured_latency(target, planned, seed=seed, progress=progress)
+    if store is not None:
+        store.keep_latency(found.to_json(), found.device)
+    return found
+
+
+def measured_latency(
     device: Device, planned: Design, *, resume: Path | None = None, seed: int = 0, progress: Progress | None = None
 ) -> Latency:
     """Measure how long a device takes to switch. Its clocks are as before when this returns or raises.

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from wastenot.core.files import PathLike
 from wastenot.core.wording import counted
+from wastenot.kernels.model.context import change_in_context
 from wastenot.kernels.page.curve_figure import curve_figure, switching_figure
 from wastenot.kernels.page.desirability_figure import desirability_figure
 from wastenot.kernels.page.kernels_figure import kernels_figure
 from wastenot.kernels.page.plan_figure import if_instant
-from wastenot.kernels.page.provenance import Files
+from wastenot.kernels.page.provenance import Files, provenance, report_call
 from wastenot.kernels.page.schedule_figure import compared_figures, schedule_figures
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
 from wastenot.kernels.page.story import next_step, story_of
 from wastenot.kernels.page.summary import plan_numbers, warnings
 from wastenot.kernels.page.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.kernels.page.verdict import range_of
-from wastenot.kernels.plan.overview import PlanOverview
+from wastenot.kernels.plan.overview import PlanOverview, make_overview
 from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import SPACE, saved_range
 from wastenot.pages.page import Folded, Numbers, Page
@@ -25,9 +29,67 @@ from wastenot.pages.panel import Line, Panel
 from wastenot.pages.price import Price
 from wastenot.pages.table import Fold, Table
 from wastenot.planning.plan import Plan
+from wastenot.planning.plan_file import read_plan
+from wastenot.planning.planner import Planner, plan as make_plan
+from wastenot.study.store import Source, Study, open_study
+from wastenot.study.sweep import Sweep
 
 MOST_TABLE_ROWS = 200
 _OF_SETTINGS, _OF_KERNELS = 2, 4  # of a report's last figures
+
+
+def report(
+    source: Source,
+    out: PathLike,
+    *,
+    plan: PathLike | Plan | None = None,
+    workload: str | None = None,
+    figures: PathLike | None = None,
+    price: Price | None = None,
+    planner: Planner | None = None,
+    command: str | None = None,
+    notes: Sequence[str] = (),
+) -> tuple[Path, ...]:
+    """Write a plan's report as one page that needs no network, and its figures as files.
+
+        >>> import wastenot as wn
+        >>> wn.report("my.db", "report.html")
+        (PosixPath('report.html'),)
+
+    Args:
+        source: what the kernels cost: a study (its file, URL or the open study) or a sweep.
+        out: the HTML file to create or replace.
+        plan: to report, or its file; by default the one of least energy without any slowdown.
+        workload: its name; by default the plan's, or the only one.
+        figures: folder to write every figure to as SVG, PDF and PNG.
+        price: of electricity; without it no costs are shown.
+        planner: that made the plan, if it is at hand: what it has estimated is not estimated again.
+        command: that makes the page again, shown in its foot; by default this call, without passwords.
+        notes: more to know of the plan, shown above the figures.
+
+    Returns:
+        The files written.
+
+    Raises:
+        BadInputError: the plan was made from another sweep, or a file cannot be written.
+        StudyError: the study cannot be read.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    made = read_plan(plan) if isinstance(plan, str | os.PathLike) else plan
+    if isinstance(source, Sweep):
+        held, study = source, None
+    else:
+        study = source if isinstance(source, Study) else open_study(source)
+        measured = (None, None, None) if made is None else (made.workload, made.state, made.measured_granularity)
+        held = study.read(workload or measured[0], *measured[1:])
+    made = make_plan(held) if made is None else made
+    context = None if study is None else change_in_context(study, held, made)
+    overview = make_overview(held, made, context, planner)
+    called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
+    files = Files(None if study is None else str(study), Path(plan) if isinstance(plan, str | os.PathLike) else None)
+    page = plan_page(overview, price=price, made_from=provenance(study, held), files=files, notes=notes)
+    page.write(out, command=command or called)
+    return (Path(out), *([] if figures is None else page.export(figures)))
 
 
 def plan_page(

@@ -13,7 +13,6 @@ from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import OVERLAPPED, PipelineSchedule
 
-HALF = 0.5
 HIDDEN = 0.5
 """Of the shorter of a forward and a backward that run at once, what takes no time of its own, where no pair was measured.
 
@@ -72,32 +71,30 @@ def with_own_recomputation(profile: PipelineProfile) -> PipelineProfile:
     return _derived(profile, found, (_AS_A_FORWARD,), recomputes=False)
 
 
-def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF, *, keep: bool = False) -> PipelineProfile:
-    """Backwards in two parts, for the input and for the weights, at any setting in the same proportion.
+def with_split_backward(profile: PipelineProfile, *, keep: bool = False) -> PipelineProfile:
+    """Backwards in two halves, for the input and for the weights: both need as many operations for matrix products.
+
+    Source: Qi et al., ICLR 2024, table 1.
 
     Args:
         profile: with whole backwards; what they recompute belongs to the part for the input.
-        input_fraction: that the part for the input has of time and energy. Matrix products need as many operations for
-            the one as for the other (Qi et al., ICLR 2024, table 1), so that it is half by default.
         keep: the whole ones, too, for schedules that run both.
 
     Raises:
-        BadInputError: the fraction is not between 0 and 1, or there is no backward.
+        BadInputError: there is no backward.
     """
-    if not 0.0 < input_fraction < 1.0:
-        raise BadInputError(f"`input_fraction` {input_fraction:g}: must be between 0 and 1")
     found: _Found = {}
     for stage in range(profile.stages):
         backward, again = _Work.of(profile, stage, "backward"), None
         if profile.recomputes:
             again = _Work.of(profile, stage, "forward")
             backward = backward.plus(again, -1.0)
-        part = backward.scaled(input_fraction)
+        part = backward.scaled(0.5)
         if not keep:
             found[stage, "backward"] = None
         found[stage, "backward_input"] = part if again is None else part.plus(again)
-        found[stage, "backward_weight"] = backward.scaled(1.0 - input_fraction)
-    note = f"gradients for the input take {100 * input_fraction:g} % of a backward, those of weights the rest"
+        found[stage, "backward_weight"] = part
+    note = "gradients for the input take 50 % of a backward, those of weights the rest"
     return _derived(profile, found, (_AS_A_FORWARD, note) if profile.recomputes else (note,), profile.recomputes)
 
 

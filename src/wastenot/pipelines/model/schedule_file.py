@@ -21,15 +21,7 @@ from pydantic import Field
 
 from wastenot.core.documents import Count, Name, Part, parse_document
 from wastenot.core.errors import BadInputError
-from wastenot.core.files import write_text
-from wastenot.pipelines.model.schedule import (
-    OVERLAPPED,
-    Instruction,
-    PipelineSchedule,
-    backwards_beside,
-    checked_edges,
-    joined,
-)
+from wastenot.pipelines.model.schedule import OVERLAPPED, Instruction, PipelineSchedule, checked_edges, joined
 from wastenot.pipelines.model.schedules import MOST_INSTRUCTIONS
 from wastenot.study.sweep import quoted
 
@@ -83,32 +75,6 @@ def read_schedule(path: str | os.PathLike[str]) -> PipelineSchedule:
     schedule = _of_document(text, where) if text.lstrip()[:1] == "{" else _of_text(text, where)
     checked_edges(schedule, where)
     return schedule
-
-
-def write_schedule(schedule: PipelineSchedule, path: str | os.PathLike[str]) -> None:
-    """Write a schedule: as JSON where the file's name ends so, otherwise as text.
-
-    Raises:
-        BadInputError: the schedule cannot run, or the file cannot be written.
-    """
-    schedule.edges()
-    lines = "".join(",".join(map(_action, rank)) + "\n" for rank in schedule.ranks)
-    write_text(path, _document(schedule) if Path(path).suffix == ".json" else lines)
-
-
-def _document(schedule: PipelineSchedule) -> str:
-    ranks = tuple(tuple((each.name, each.stage, each.micro_batch) for each in rank) for rank in schedule.ranks)
-    beside = tuple(backwards_beside(rank) for rank in schedule.ranks)
-    document = ScheduleDocument(
-        name=schedule.name, stages=schedule.stages, micro_batches=schedule.micro_batches, ranks=ranks,
-        beside=beside,
-    )  # fmt: skip
-    return document.model_dump_json(by_alias=True, exclude=None if any(beside) else {"beside"}) + "\n"
-
-
-def _action(each: Instruction) -> str:
-    written = [f"{one.stage}{LETTERS[one.name]}{one.micro_batch}" for one in each.passes]
-    return written[0] if each.beside is None else f"({';'.join(written)})OVERLAP_F_B"
 
 
 def _of_document(text: str, where: str) -> PipelineSchedule:

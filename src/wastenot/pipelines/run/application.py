@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wastenot.control.fitting import check_card, check_may_set, check_named_once
+from wastenot.control.application import open_gpus
+from wastenot.control.fitting import check_card, check_may_set
 from wastenot.control.places import make_own_socket_path
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.session import PATIENCE_S, Session
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.core.vendors import commands, undo_commands
-from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Identity
 from wastenot.meters.devices import visible_names
 from wastenot.pipelines.plan.plan import PipelinePlan
@@ -130,13 +130,7 @@ def prepare_pipeline(
         raise BadInputError(
             f"`device`: {path} was made for '{made.device}'; name the GPUs of this machine, such as nvidia:0"
         )
-    gpus = tuple(
-        open_device(
-            name, seed=seed + index, wall_time=name.startswith("sim:"), allow_clock_control=not dry_run, restore=restore
-        )
-        for index, name in enumerate(names)
-    )  # fmt: skip
-    check_named_once(gpus)
+    gpus = open_gpus(names, program=True, dry_run=dry_run, restore=restore, seed=seed)
     notes = [note for gpu in gpus if (note := check_pipeline_card(made, path, gpu.identity)) is not None]
     if not dry_run:
         check_may_set(gpus)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.core.errors import DeviceError
+from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
@@ -43,7 +43,6 @@ def straggler(
     slow, or is told, and answers the others with the plan of the frontier that finishes just in time, from the same
     iteration on for all.
     """
-    from wastenot.core.errors import BadInputError
     from wastenot.pipelines.run.straggler_client import StragglerClient
 
     wanted = [name for name, is_wanted in _wants(plan, tell, clear=clear, status=status, stop=stop).items() if is_wanted]

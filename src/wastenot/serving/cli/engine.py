@@ -17,8 +17,6 @@ from wastenot.terminal.options import (
     JsonOption,
     PageOption,
     SeedOption,
-    parse_clocks,
-    parse_counts,
 )
 
 if TYPE_CHECKING:
@@ -37,9 +35,10 @@ _SHOWN = 14  # best choices in a terminal
 class KernelOptions:
     """How the kernels of a model are measured, and what is made of them."""
 
-    degrees: Annotated[str | None, option("GPUs that share a model's layers (tensor parallelism); default: 1.", "N,...")] = (
-        None
-    )
+    degrees: Annotated[
+        quantities.Counts | None,
+        option("GPUs that share a model's layers (tensor parallelism); default: 1.", "N,...", parser=quantities.counts),
+    ] = None
     clocks: Annotated[Literal["grid", "auto"], option("Measure kernels at many clocks, or only at the default clocks.")] = (
         "grid"
     )
@@ -68,7 +67,6 @@ class KernelOptions:
         from wastenot.workloads.named import find_model
 
         study = self.study
-        wanted = parse_counts("--degrees", self.degrees or "1")
         find_model(model)
         if device is None:
             raise BadInputError(
@@ -83,7 +81,7 @@ class KernelOptions:
                 model,
                 target,
                 study,
-                degrees=wanted,
+                degrees=self.degrees or (1,),
                 core_step_mhz=CORE_STEP_MHZ if self.clocks == "grid" else None,
                 curves=self.curves,
                 memory_bytes=None if self.memory is None else 1e9 * self.memory,
@@ -98,9 +96,11 @@ class TableOptions:
 
     as_measured: Annotated[bool, option("Use the steps as measured, without a fit; nothing beyond them is known.")] = False
     core: Annotated[
-        str | None,
+        quantities.Floats | None,
         option(
-            "Additional core clocks to fit, between the measured ones. With --from ADDRESS: the clock in effect.", "MHZ,..."
+            "Additional core clocks to fit, between the measured ones. With --from ADDRESS: the clock in effect.",
+            "MHZ,...",
+            parser=quantities.clocks,
         ),
     ] = None
     most_context: Annotated[int | None, option("Longest sequence that the fit covers, in tokens.", "N", min=1)] = None
@@ -121,7 +121,7 @@ class TableOptions:
         return profile_of_steps(
             read_step_tables(files, model=model, device=device),
             "measured" if self.as_measured else "fitted",
-            core_mhz=parse_clocks("--core", self.core) or (),
+            core_mhz=self.core or (),
             most_context=self.most_context,
             cache_tokens=self.cache_tokens,
             idle_power_w=self.idle_power,
@@ -152,7 +152,9 @@ def engine(
     clock_control: ClockControlOptions,
     table_options: TableOptions,
     context: Annotated[int | None, option("Cached tokens of each sequence shown.", "N", min=0)] = None,
-    batch: Annotated[str | None, option("Batch sizes to show; default: powers of two.", "N,...")] = None,
+    batch: Annotated[
+        quantities.Counts | None, option("Batch sizes to show; default: powers of two.", "N,...", parser=quantities.counts)
+    ] = None,
     assumed_clocks: AssumedClocksOption = False,
     record_options: RecordOptions,
     out: Annotated[Path | None, option("Write the profile to this file.", "FILE.json")] = None,
@@ -187,8 +189,7 @@ def engine(
         found = corrected(profile, read_step_records(record_options.records))
         profile = found.profile
     asked = usual_context(profile) if context is None else float(context)
-    batches = None if batch is None else parse_counts("--batch", batch)
-    points = operating_points(profile, context=asked, batches=batches, assumed_clocks=assumed_clocks)
+    points = operating_points(profile, context=asked, batches=batch, assumed_clocks=assumed_clocks)
     prefills = prefill_points(profile, assumed_clocks=assumed_clocks)
     command, files = typed_command(what[0]), []
     if out is not None:

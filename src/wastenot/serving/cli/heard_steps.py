@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from wastenot.core.errors import BadInputError
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import parse_clocks, parse_counts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wastenot.serving.bench.forward_passes import Passes
     from wastenot.serving.bench.live_steps import Collected
     from wastenot.serving.model.corrected import Corrected
@@ -46,7 +47,7 @@ class RecordOptions:
 
 
 def heard_steps(
-    what: list[str], device: str | None, degrees: str | None, core: str | None, asked: RecordOptions
+    what: list[str], device: str | None, degrees: Sequence[int] | None, core: Sequence[float] | None, asked: RecordOptions
 ) -> tuple[Corrected, Passes]:
     """A profile corrected by what a server publishes of its steps while this listens.
 
@@ -71,7 +72,7 @@ def heard_steps(
         raise BadInputError(f"--from {address}: corrects a profile; write one first with --out, and give its file")
     if not 1.0 <= asked.duration <= 86_400.0:
         raise BadInputError(f"--for {asked.duration:g} s: must be at least 1 s and at most a day")
-    clocks = parse_clocks("--core", core) or ()
+    clocks = core or ()
     if len(clocks) > 1 or (clocks and device is not None):
         raise BadInputError("--core: with --from ADDRESS give the one clock in effect, or --device, whose clock is read")
     file = Path(f"steps-{strftime('%Y%m%d-%H%M%S')}.jsonl") if asked.steps is None else asked.steps
@@ -79,7 +80,7 @@ def heard_steps(
     if file.exists():
         raise BadInputError(f"--steps {file}: is there; name another file, or give this one as --from")
     profile = read_engine(what[0])
-    gpus = parse_counts("--degrees", degrees) if degrees else [profile.engine().gpus]
+    gpus = degrees or [profile.engine().gpus]
     if len(gpus) != 1 or (degrees is None and len(profile.engines) > 1):
         choices = ", ".join(str(each.gpus) for each in profile.engines)
         raise BadInputError(f"--degrees: say on how many GPUs the server runs; the profile has {choices}")

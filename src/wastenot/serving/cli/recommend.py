@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from wastenot.core.errors import InfeasibleError
 from wastenot.core.wording import counted
+from wastenot.pages.formatting import percent, quantity
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import AssumedClocksOption, FiguresOption, JsonOption, PageOption, PriceOptions
@@ -123,7 +124,6 @@ def _text(found: Recommended) -> RenderableType:
 
 def _price(found: Recommended, best: Recommendation) -> list[str]:
     """What other bounds would do, for one model."""
-    from wastenot.pages.formatting import percent, quantity
     from wastenot.serving.model.recommend import configuration_text
 
     took_s = found.at(best.fastest, found.bounds.percentile)

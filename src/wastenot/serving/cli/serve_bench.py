@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from wastenot.core.errors import DeviceError, StudyError
 from wastenot.core.wording import counted
+from wastenot.pages.formatting import duration
 from wastenot.serving.cli.server_load import ServerLoadOptions
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
@@ -51,8 +52,13 @@ def serve_bench(
     meter_gpus: Annotated[
         str | None, option("Which of the meter's GPUs serve the model, by index or UUID.", "N,...")
     ] = None,
-    core: Annotated[str | None, option("Core clocks to measure besides the default clocks.", "MHZ,...")] = None,
-    memory: Annotated[str | None, option("Memory clocks to combine with --core.", "MHZ,...")] = None,
+    core: Annotated[
+        quantities.Floats | None,
+        option("Core clocks to measure besides the default clocks.", "MHZ,...", parser=quantities.clocks),
+    ] = None,
+    memory: Annotated[
+        quantities.Floats | None, option("Memory clocks to combine with --core.", "MHZ,...", parser=quantities.clocks)
+    ] = None,
     power_limit: PowerLimitsOption = None,
     gpu: Annotated[str | None, option("GPU model, if no meter reports it, such as H100.", "NAME")] = None,
     gpus: Annotated[int | None, option("Number of GPUs the engine runs on, if no meter reports it.", "N")] = None,
@@ -147,8 +153,6 @@ def _by_reason(outcome: ServerSweepOutcome) -> dict[str, str]:
 
 
 def _announcement(bench: ServerBench, why_none: str) -> list[str]:
-    from wastenot.pages.formatting import duration
-
     served, meter, points, todo = bench.served, bench.meter, len(bench.wanted), len(bench.todo)
     before = f", {points - todo:,} of them measured before" if todo < points else ""
     lines = [f"{served.model} at {served.source}, load {served.task}: {counted(points, 'point')}{before}"]

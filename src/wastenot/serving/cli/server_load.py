@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from wastenot.core.errors import BadInputError
+from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import ClockControlOptions, parse_clocks, parse_counts, parse_power_limits
+from wastenot.terminal.options import ClockControlOptions
 
 if TYPE_CHECKING:
-    from wastenot.core.setting import Setting
     from wastenot.devices.protocol import Device
     from wastenot.serving.bench.energy import EnergyMeter
     from wastenot.serving.bench.loads import LoadPlan
@@ -31,7 +31,10 @@ class ServerLoadOptions:
     """Which requests are sent to a server, and when."""
 
     batch: Annotated[
-        str | None, option(f"Numbers of requests to keep running, one point each; default: {_BATCHES}.", "N,...")
+        quantities.Counts | None,
+        option(
+            f"Numbers of requests to keep running, one point each; default: {_BATCHES}.", "N,...", parser=quantities.counts
+        ),
     ] = None
     rate: Annotated[
         str | None, option("Arrival rates in requests/s, one point each; own: the rate of the trace.", "R,...")
@@ -57,7 +60,7 @@ class ServerLoadOptions:
 
         trace = None if self.trace is None else read_requests(self.trace, self.lenient)
         rates = _rates(self.rate, trace)
-        batches = parse_counts("--batch", self.batch or _BATCHES) if self.batch is not None or not rates else ()
+        batches = self.batch or (() if rates else quantities.counts(_BATCHES))
         if self.requests is not None:
             plan = load_of_file(self.requests, seed=seed)
         elif self.trace is not None and trace is not None:
@@ -132,7 +135,6 @@ def server_gpus(
     Raises:
         BadInputError: there are several and none is named, or one cannot be measured.
     """
-    from wastenot.core.errors import DeviceError, MissingExtraError
     from wastenot.meters.devices import measurable_devices, visible_names
 
     if named == "none":
@@ -169,10 +171,12 @@ def _on_wall_time(name: str) -> Device:
 
 
 def settings_of(
-    devices: Sequence[Device], core: str | None, memory: str | None, power_limit: str | None
+    devices: Sequence[Device],
+    core: Sequence[float] | None,
+    memory: Sequence[float] | None,
+    power_limit: Sequence[float] | None,
 ) -> tuple[Setting, ...]:
     """The driver's own clocks, then those asked for, which the GPUs have."""
-    from wastenot.core.setting import AUTO
     from wastenot.sweeping.grid import Grid
 
     if core is None and memory is None and power_limit is None:
@@ -181,10 +185,8 @@ def settings_of(
         raise BadInputError("--core, --memory, --power-limit: need the server's GPUs on this machine: --device nvidia:0")
     clocks = devices[0].clocks
     states = clocks.supported_clocks()
-    memories = parse_clocks("--memory", memory)
-    if core is not None and memory is None and states:
-        memories = (max(states),)
-    grid = Grid(core_mhz=parse_clocks("--core", core), memory_mhz=memories, power_limit_w=parse_power_limits(power_limit))
+    memories = (max(states),) if core is not None and memory is None and states else memory
+    grid = Grid(core_mhz=core, memory_mhz=memories, power_limit_w=power_limit)
     settings = grid.settings(states, clocks.power_limits_w())
     if memory is None:  # its memory clock is left to the driver
         settings = tuple(dict.fromkeys(replace(each, memory_mhz=None) for each in settings))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from wastenot.core.errors import BadInputError
+from wastenot.pages.formatting import duration, percent
 from wastenot.serving.cli.server_load import read_requests
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import check_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,7 +37,7 @@ class EngineOptions:
         ),
     ] = None
     rate: Annotated[float | None, option("Rescale the trace to X requests/s instead.", "X")] = None
-    first: Annotated[float | None, option("Use only the first TIME of the trace.", "TIME", parser=quantities.seconds)] = None
+    first: Annotated[float | None, option("Use only the first TIME of the trace.", "TIME", parser=quantities.budget)] = None
     gpus: Annotated[int | None, option("Parallel degree of the engine; by default the lowest in the file.", "N")] = None
     step_tokens: Annotated[
         int | None, option("Most new tokens of a step; by default what sustains the highest load.", "N", min=1)
@@ -85,8 +85,6 @@ def simulate_engine(
     from wastenot.terminal.progress import shown_progress
 
     deadlines = deadlines_of(asked.ttft, asked.tbt, asked.e2e, asked.share)
-    if asked.first is not None:
-        check_seconds("--first", asked.first, positive=True)
     of = read_engine(engine).engine(asked.gpus)
     if asked.trace is None:
         raise BadInputError("--trace: give the requests that the engine serves, as CSV or JSON lines")
@@ -139,7 +137,6 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
 
 def steering_text(found: Steering) -> RenderableType:
     """What was found, for a terminal."""
-    from wastenot.pages.formatting import duration, percent
     from wastenot.serving.page.steer_words import notes_on, policies_table
     from wastenot.terminal.tables import Group, Text, rich_table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from wastenot.core.result import HasDocument, HasPage
 from wastenot.serving.cluster.outcome import Comparison
@@ -22,14 +22,9 @@ class SimulatedScenario(HasDocument, HasPage):
     """
 
     drawn_by: ClassVar[str] = "wastenot.serving.page.cluster_page:scenario_page"
+    told_by: ClassVar[str] = "wastenot.serving.documents:scenario_document"
 
     scenario: Scenario
     comparisons: tuple[Comparison, ...]
     runs: int
     kept: int = 0
-
-    def document(self) -> dict[str, Any]:
-        """What was found, as JSON values."""
-        from wastenot.serving.documents import scenario_document
-
-        return scenario_document(self)

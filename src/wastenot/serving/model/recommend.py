@@ -15,14 +15,15 @@ import numpy as np
 
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.wording import counted
-from wastenot.frontiers.algebra import Point, choice
+from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.nodes import Point
+from wastenot.planning.tariff import J_PER_KWH
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 Unit = Literal["token", "request", "money"]
 Percentile = Literal["mean", "p50", "p90", "p95", "p99"]
 LATENCY_NAMES = {"itl": "time between tokens", "ttft": "time to the first token", "end_to_end": "time to the last token"}
-_J_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Prices:
         """What a million tokens of a configuration cost."""
         if point.energy_per_token_j is None:
             return None
-        energy = point.energy_per_token_j / _J_PER_KWH * self.per_kwh
+        energy = point.energy_per_token_j / J_PER_KWH * self.per_kwh
         return 1e6 * (energy + point.gpus * self.per_gpu_hour / (3600.0 * point.tokens_per_s))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import ClassVar, Final, Literal, get_args
 
 import numpy as np
 
@@ -162,6 +162,7 @@ class Steering(HasDocument, HasPage):
     """
 
     drawn_by: ClassVar[str] = "wastenot.serving.page.steer_page:steer_page"
+    told_by: ClassVar[str] = "wastenot.serving.documents:steering_document"
 
     engine: Engine
     deadlines: Deadlines
@@ -192,12 +193,6 @@ class Steering(HasDocument, HasPage):
     def attains(self, run: Steered) -> bool:
         """Whether a policy met the deadlines of as many requests as is asked."""
         return run.result.attainment >= self.share
-
-    def document(self) -> dict[str, Any]:
-        """What was found, as JSON values."""
-        from wastenot.serving.documents import steering_document
-
-        return steering_document(self)
 
 
 def steer(

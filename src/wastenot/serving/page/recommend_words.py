@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from wastenot.core.origin import Origin
 from wastenot.core.result import HasDocument, HasPage
@@ -49,6 +49,7 @@ class Recommended(HasDocument, HasPage):
     """
 
     drawn_by: ClassVar[str] = "wastenot.serving.page.recommend_page:recommend_page"
+    told_by: ClassVar[str] = "wastenot.serving.documents:recommendation_document"
 
     points: Sequence[ServingPoint]
     chosen: Sequence[Recommendation]
@@ -105,12 +106,6 @@ class Recommended(HasDocument, HasPage):
     def cost_text(self, cost: float) -> str:
         """A cost with its unit."""
         return f"{number(cost, 3)}{SPACE}{self.cost_title}" if self.unit == "money" else quantity(cost, "J", 3)
-
-    def document(self) -> dict[str, Any]:
-        """What was found, as JSON values."""
-        from wastenot.serving.documents import recommendation_document
-
-        return recommendation_document(self)
 
     def known(self) -> list[tuple[float, float, ServingPoint]]:
         """Latency, cost and point of those of which both are known, steady states only."""

@@ -63,7 +63,6 @@ class Served:
         setting_s: time at each setting; shape (settings,).
         switches: of the clock.
         gap_counts: tokens by the gap before them, in :data:`GAP_EDGES_S`; shape (edges + 1,).
-        last_setting: in effect at the end.
         timeline: where one was asked for.
     """
 
@@ -79,7 +78,6 @@ class Served:
     setting_s: FloatArray
     switches: int
     gap_counts: IndexArray
-    last_setting: int
     timeline: Timeline | None = None
 
     @property

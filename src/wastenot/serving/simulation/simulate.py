@@ -41,7 +41,8 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Router, Start, Steered
 from wastenot.serving.cluster.simulation import records
-from wastenot.serving.cluster.simulation.simulate import ClusterRun, column_of, row_of, values_of
+from wastenot.serving.cluster.simulation.records import column_of, row_of, values_of
+from wastenot.serving.cluster.simulation.simulate import ClusterRun
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
@@ -88,7 +89,7 @@ def before_first_step(requests: Requests, engine: Engine, deadlines: Deadlines, 
     """
     run = _run_of(requests, engine, Fixed(0), deadlines, None, alone=False)
     run.get_ready(slots)
-    arrays, numbers = run.arrays, run.numbers
+    arrays, numbers = run.fleet.arrays, run.fleet.numbers
     return arrays._replace(
         instances=arrays.instances[:1],
         ends=arrays.ends[: int(numbers.calendar_room)],
@@ -140,14 +141,14 @@ def _ignore(*_: object) -> None:
 
 def _count(run: ClusterRun, requests: Requests, engine: Engine, timeline_s: float | None) -> None:
     """Have the run count what is reported of an engine alone."""
-    bins, settings, numbers = 0, len(engine.tables.settings), run.numbers
+    bins, settings, numbers = 0, len(engine.tables.settings), run.fleet.numbers
     if timeline_s is not None:
         if not 0 < timeline_s < math.inf:
             raise BadInputError(f"`timeline_s` ({timeline_s:g}) must be above 0")
         last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
         bins = 2 * min(math.ceil(last_s / timeline_s) + 32, _MOST_BINS)
     numbers.drawn, numbers.drawn_s, numbers.settings = bins, timeline_s or 0.0, settings
-    run.arrays = run.arrays._replace(
+    run.fleet.arrays = run.fleet.arrays._replace(
         preemptions=column_of(np.zeros(len(requests), dtype=np.int64)),
         setting_s=column_of(np.zeros(settings)),
         drawn=column_of(np.zeros(bins, dtype=records.DRAWN)),
@@ -156,7 +157,7 @@ def _count(run: ClusterRun, requests: Requests, engine: Engine, timeline_s: floa
 
 
 def _served(run: ClusterRun, requests: Requests) -> Served:
-    arrays, numbers, only = run.arrays, run.numbers, row_of(run.arrays.instances, 0)
+    arrays, numbers, only = run.fleet.arrays, run.fleet.numbers, row_of(run.fleet.arrays.instances, 0)
     end_s = float(only.now_s)
     return Served(
         requests,
@@ -171,19 +172,18 @@ def _served(run: ClusterRun, requests: Requests) -> Served:
         np.asarray(arrays.setting_s, dtype=np.float64),
         int(numbers.switches),
         np.asarray(arrays.gap_counts, dtype=np.intp),
-        int(only.setting),
         _timeline(run, end_s) if numbers.drawn else None,
     )
 
 
 def _timeline(run: ClusterRun, end_s: float) -> Timeline:
-    numbers, drawn = run.numbers, run.arrays.drawn
+    numbers, drawn = run.fleet.numbers, run.fleet.arrays.drawn
     bin_s = float(numbers.drawn_s)
     used = math.ceil(end_s / bin_s)
     energy_j, running_s, waiting_s, longest_s, tokens = (
         values_of(drawn, name)[:used] for name in ("energy_j", "running_s", "waiting_s", "longest_s", "tokens")
     )
-    setting_s = np.asarray(run.arrays.drawn_setting_s, dtype=np.float64).reshape(int(numbers.drawn), -1)[:used]
+    setting_s = np.asarray(run.fleet.arrays.drawn_setting_s, dtype=np.float64).reshape(int(numbers.drawn), -1)[:used]
     lasted_s = setting_s.sum(axis=1)
     return Timeline(
         bin_s,

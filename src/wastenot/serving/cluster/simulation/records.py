@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wastenot.serving.model.compiled import by_address
+from wastenot.serving.model.compiled import COMPILED, by_address
 from wastenot.serving.model.engine import Scheduler
 from wastenot.serving.model.step_costs import Column
 
@@ -157,3 +158,41 @@ class State(NamedTuple):
     answer: Column  # of a policy: the setting, and when it wants to be asked again
     drawn: Column  # likewise, bins of the timeline
     drawn_setting_s: Column  # likewise, by bin and setting
+
+
+# ---- columns: arrays where the core is compiled, lists where it is not ---------------------------------------------
+
+
+def column_of(values: np.ndarray) -> Column:
+    """An array for compiled code; otherwise a list of numbers or of objects, which Python is faster with."""
+    if COMPILED:
+        return np.ascontiguousarray(values)
+    if names := values.dtype.names:
+        return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in values.tolist()]
+    return values.tolist()
+
+
+def values_of(column: Column, name: str) -> np.ndarray:
+    """One field of all records."""
+    return np.asarray(column[name] if COMPILED else [getattr(row, name) for row in column])
+
+
+def row_of(column: Column, at: int) -> Any:
+    """A record, its fields as attributes."""
+    return column.view(np.recarray)[at] if COMPILED else column[at]
+
+
+def assign(column: Column, name: str, at: np.ndarray, values: np.ndarray) -> None:
+    """One field of some records."""
+    if COMPILED:
+        column[name][at] = values
+        return
+    for place, value in zip(at.tolist(), values.tolist(), strict=True):
+        setattr(column[place], name, value)
+
+
+def longer(column: Column, more: np.ndarray) -> Column:
+    """The same with more values at its end."""
+    if not len(column):
+        return column_of(more)
+    return np.concatenate([column, more]) if COMPILED else column + column_of(more)
