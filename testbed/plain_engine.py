@@ -10,6 +10,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
+from wastenot.serving.cluster.simulation.costs import BURST_S
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.requests import Requests
@@ -79,18 +80,25 @@ def plainly_served(
     prefilling: list[_Request] = []
     decoding: list[_Request] = []
     free, now, steps = engine.cache_blocks, 0.0, 0
-    before_s = 0.0  # of the decode step right before
+    before_s = 0.0  # since the host could begin to launch the next step
+    over_j = 0.0  # drawn above the power limit
     setting = policy.begin(engine, deadlines)
     asked, effective_s, again_s, news, switches = setting, math.inf, -math.inf, True, 0
     energy_j = dict.fromkeys(("prefill", "decode", "mixed", "idle"), 0.0)
     time_s, count = dict(energy_j), {"prefill": 0, "decode": 0, "mixed": 0}
     setting_s, gaps = np.zeros(len(tables.settings)), np.zeros(len(GAP_EDGES_S) + 1, dtype=np.intp)
 
+    def draw(lasts_s: float, of_j: float) -> None:
+        nonlocal over_j
+        if engine.limit_w is not None:
+            over_j = max(over_j + of_j - engine.limit_w * lasts_s, 0.0)
+
     def idle(until: float) -> None:
         nonlocal now, setting, effective_s, switches
         while now < until:
             end = min(until, effective_s) if effective_s > now else until
             energy_j["idle"] += tables.idle_power_w[setting] * (end - now)
+            draw(end - now, tables.idle_power_w[setting] * (end - now))
             time_s["idle"] += end - now
             setting_s[setting] += end - now
             now = end
@@ -217,15 +225,22 @@ def plainly_served(
             )
         else:
             kind, cost = "decode", tables.decode(setting, len(batch), context)
-        lasts_s = cost.time_s
+        lasts_s, step_j, wait_j, launch_s = cost.time_s, cost.energy_j, 0.0, 0.0
         if chunks:
             launch_s = engine.graph_launch_s if tokens + len(batch) <= engine.most_graph_tokens else engine.launch_s
-            lasts_s = max(lasts_s, launch_s - before_s)
-            energy_j["idle"] += (lasts_s - cost.time_s) * tables.idle_power_w[setting]
-        before_s = 0.0 if chunks else lasts_s + engine.overhead_s
+            lasts_s = max(lasts_s, launch_s - before_s - engine.overhead_s)
+            wait_j = (lasts_s - cost.time_s) * tables.idle_power_w[setting]
+            energy_j["idle"] += wait_j
+            if engine.limit_w is not None:
+                room_j = BURST_S * engine.limit_w - over_j
+                slower = max(float(np.roots([engine.limit_w * lasts_s, room_j, -step_j]).max()), 1.0)
+                lasts_s, step_j = slower * lasts_s, step_j / slower
+        whole_s = engine.overhead_s + lasts_s
+        before_s = min(max(before_s + whole_s - launch_s, 0.0), whole_s)
+        draw(lasts_s, wait_j + step_j)
         now, steps = now + lasts_s, steps + 1
         energy_j[kind], time_s[kind], count[kind] = (
-            energy_j[kind] + cost.energy_j,
+            energy_j[kind] + step_j,
             time_s[kind] + lasts_s,
             count[kind] + 1,
         )

@@ -4,14 +4,15 @@
     python -m benchmarks.h200.vllm_windows FOLDER       # puts windows.json together from what vllm_on_gpu.py wrote
 
 A window's time is from one step's end to another's, its energy the counter's between them; the profile's are summed over the
-same steps, with several prompts of a step as one, as such, and after :func:`corrected` by the steps of the traffic, which no
-window has a part in.
+same steps, as composed and after :func:`corrected` by the steps of the traffic, which no window has a part in. The power
+limit holds for a whole window.
 """
 
 from __future__ import annotations
 
 import json
 import lzma
+import math
 import sys
 import tempfile
 from collections import defaultdict
@@ -24,9 +25,9 @@ import numpy as np
 from benchmarks.kept import DATA
 from wastenot.core.arrays import FloatArray
 from wastenot.core.setting import AUTO
+from wastenot.serving.cluster.simulation.costs import slower_by
 from wastenot.serving.model.corrected import Corrected, corrected
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.from_kernels import kernels_of, tables_of
 from wastenot.serving.model.profile_file import EngineProfile
 from wastenot.serving.model.step_records import StepRecords, read_step_records
@@ -37,6 +38,7 @@ RECORD = DATA / "h100" / "vllm" / "windows.json"
 SECOND = DATA / "h100" / "vllm-second" / "windows.json"
 STARTS_S, ENDS_S = {True: 2.0, False: 0.5}, 0.8
 """Of a phase with and without decoding requests, in which prompts of the latter are prefilled or requests end."""
+_PAST = 2048
 
 
 def put_together(folder: Path) -> None:
@@ -97,9 +99,9 @@ def put_together(folder: Path) -> None:
     )
 
 
-def tables(record: dict[str, Any]) -> EngineTables:
-    """The profile at the card's own clocks."""
-    rows = record["kernels"]
+def composed(record: dict[str, Any]) -> Engine:
+    """The engine as its kernels have it, at the card's own clocks."""
+    rows = [*record["kernels"], *_on_top(record["kernels"])]
     nothing = np.full(len(rows), np.nan)
     time_s, energy_j, core_mhz = (np.array([row[name] for row in rows]) for name in ("time_s", "energy_j", "core_mhz"))
     sweep = Sweep(
@@ -107,7 +109,26 @@ def tables(record: dict[str, Any]) -> EngineTables:
         time_s, energy_j, nothing, nothing, core_mhz, nothing, nothing, nothing,
         workload="llama-8b-serving", device=record["provenance"]["gpu"],
     )  # fmt: skip
-    return tables_of(kernels_of(sweep), (AUTO,), "forecast", idle_power_w=record["provenance"]["idle_w"])
+    kernels = kernels_of(sweep)
+    tables = tables_of(kernels, (AUTO,), "forecast", idle_power_w=record["provenance"]["idle_w"])
+    return Engine(tables, 26_119, most_step_tokens=8192, limit_w=kernels.limit_w, model="llama-8b", device=sweep.device)
+
+
+def _on_top(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The attention of prompts on top of 2,048 tokens where it was not measured: that of as many pairs without any."""
+    alone = {int(row["name"].split()[2]): row for row in rows if row["name"].endswith("new tokens, 0 in the cache")}
+    if len(alone) < sum("new tokens" in row["name"] for row in rows):
+        return []
+    knots = np.array(sorted(alone))
+    pairs = np.sqrt(knots * (knots + 2.0 * _PAST))
+    found = {
+        name: np.interp(pairs, knots, [alone[knot][name] for knot in knots]) * np.maximum(pairs / knots[-1], 1.0) ** 2
+        for name in ("time_s", "energy_j")
+    }
+    return [
+        alone[knot] | {"name": f"attention of {knot} new tokens, {_PAST} in the cache", "time_s": time_s, "energy_j": of_j}
+        for knot, time_s, of_j in zip(knots.tolist(), found["time_s"], found["energy_j"], strict=True)
+    ]
 
 
 def traffic_of(file: Path, record: dict[str, Any]) -> StepRecords:
@@ -123,48 +144,38 @@ def traffic_of(file: Path, record: dict[str, Any]) -> StepRecords:
 
 def by_traffic(file: Path, record: dict[str, Any]) -> Corrected:
     """The profile corrected by the traffic."""
-    engine = Engine(tables(record), 26_119, most_step_tokens=8192, model="llama-8b", device=record["provenance"]["gpu"])
     steps = traffic_of(file, record)
-    return corrected(EngineProfile((engine,)), replace(steps, context=np.clip(steps.context, 1.0, 2048.0)))
+    return corrected(EngineProfile((composed(record),)), replace(steps, context=np.clip(steps.context, 1.0, 2048.0)))
 
 
-def errors(
-    record: dict[str, Any], *, own_attention: bool = False, engine: Engine | None = None
-) -> list[tuple[float, float]]:
-    """Relative errors of each window's time and energy: of the composed profile, or of an engine."""
-    of = tables(record) if engine is None else engine.tables
-    alone = {row["name"]: row["count"] * np.array([row["time_s"], row["energy_j"]]) for row in record["kernels"]}
-    knots = sorted(int(name.split()[2]) for name in alone if "new tokens, 0" in name)
-    attention = np.array([alone[f"attention of {knot} new tokens, 0 in the cache"] for knot in knots])
+def errors(record: dict[str, Any], engine: Engine | None = None) -> list[tuple[float, float]]:
+    """Relative errors of each window's time and energy: of the composed engine, or of another."""
+    engine = engine or composed(record)
+    of, limit_w = engine.tables, engine.limit_w or math.inf
 
     def cost(step: dict[str, Any]) -> FloatArray:
         new, made, context = step["prefill_tokens"], step["decode_tokens"], min(max(step["context"], 1.0), 2048.0)
         if not new:
             found = np.array(of.decode(0, made, context))
         else:
-            several = own_attention and step["prompts"] > 1
-            past = 0.5 * new * (1.0 / step["prompts"] - 1.0) if several and len(of.past_tokens) > 1 else 0.0
+            past = 0.5 * new * (1.0 / step["prompts"] - 1.0)
             found = np.array(of.mixed(0, new, past, made, context) if made else of.prefill(0, new, past))
-            if several and len(of.past_tokens) == 1:  # what pairs cost was not measured
-                each, one = (
-                    np.array([np.interp(at, knots, attention[:, column]) for column in (0, 1)])
-                    for at in (new / step["prompts"], new)
-                )
-                found += step["prompts"] * each - one
-        if engine is not None:
-            idle = np.array([1.0, of.idle_power_w[0]])
-            found += engine.overhead_s * idle
-            if new:
-                launch_s = engine.graph_launch_s if new + made <= engine.most_graph_tokens else engine.launch_s
-                before = step["after_decodes"]
-                before_s = of.decode(0, before, context or 1.0).time_s + engine.overhead_s if before else 0.0
-                found += max(launch_s - before_s - found[0], 0.0) * idle
+        idle = np.array([1.0, of.idle_power_w[0]])
+        found += engine.overhead_s * idle
+        if new:
+            launch_s = engine.graph_launch_s if new + made <= engine.most_graph_tokens else engine.launch_s
+            before = step["after_decodes"]
+            before_s = of.decode(0, before, context or 1.0).time_s + engine.overhead_s if before else 0.0
+            found += max(launch_s - before_s - found[0], 0.0) * idle
         return np.asarray(step["count"] * found)
 
     found = []
     for window in record["windows"]:
-        said = np.sum([cost(step) for step in window["steps"]], axis=0)
-        off = said / np.array([window["seconds"], window["joules"]]) - 1.0
+        prompts = np.array([step["prompts"] > 0 for step in window["steps"]])
+        costs = np.array([cost(step) for step in window["steps"]])
+        (with_s, with_j), (said_s, said_j) = costs[prompts].sum(axis=0), costs[~prompts].sum(axis=0)
+        slower = slower_by(limit_w, said_j - limit_w * said_s, with_s, with_j)
+        off = (said_s + slower * with_s) / window["seconds"] - 1.0, (said_j + with_j / slower) / window["joules"] - 1.0
         found.append((float(off[0]), float(off[1])))
     return found
 
@@ -176,8 +187,7 @@ def show(where: Path) -> None:
     better = by_traffic(where.parent / "steps.jsonl.xz", record)
     overhead_s, launches_s = better.overhead_s, (better.launch_s, better.graph_launch_s)
     print(overhead_s, better.prefill_scale, better.decode_scale, launches_s, *better.profile.notes, sep="\n")
-    variants = {"as one": errors(record), "own": errors(record, own_attention=True)}
-    variants["corrected"] = errors(record, own_attention=True, engine=better.profile.engine())
+    variants = {"composed": errors(record), "corrected": errors(record, better.profile.engine())}
     for index, window in enumerate(record["windows"]):
         count, seconds = sum(step["count"] for step in window["steps"]), window["seconds"]
         print(

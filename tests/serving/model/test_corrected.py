@@ -44,10 +44,30 @@ def test_scales_and_overhead_are_found(three_clocks, core_mhz):
     assert {each.quantity for each in found.off} == {"prefill time", "decode time"}
     engine, was = found.profile.engine(), three_clocks.tables
     assert np.allclose(engine.tables.decode_time_s, found.decode_scale * was.decode_time_s)
-    for kind in ("prefill", "decode"):  # the power of a step with its overhead, which is at idle power
+    for kind in ("prefill", "decode"):  # what a step lasts longer, with its overhead, is at half of its power
         energy_j, time_s = (getattr(engine.tables, f"{kind}_{what}") for what in ("energy_j", "time_s"))
-        power = (energy_j + 60.0 * found.overhead_s) / (time_s + found.overhead_s)
-        assert np.allclose(power, getattr(was, f"{kind}_energy_j") / getattr(was, f"{kind}_time_s"))
+        was_j, was_s = (getattr(was, f"{kind}_{what}") for what in ("energy_j", "time_s"))
+        more_s = time_s + found.overhead_s - was_s
+        assert np.allclose(energy_j + 60.0 * found.overhead_s, was_j * (1.0 + 0.5 * more_s / was_s))
+
+
+def test_prompts_are_faster_by_their_clock_and_no_decode_step_exceeds_the_limit(three_clocks, tmp_path):
+    was = three_clocks.tables
+    powers_w = [getattr(was, f"{kind}_energy_j") / getattr(was, f"{kind}_time_s") for kind in ("prefill", "decode")]
+    steps, limit_w = (
+        server(three_clocks, overhead_s=0.0, prefill=0.8, decode=0.9),
+        max(float(each.max()) for each in powers_w),
+    )
+    found = corrected(EngineProfile((replace(three_clocks, limit_w=limit_w),)), steps)
+    now = found.profile.engine()
+    assert found.prefill_scale == pytest.approx(0.8, rel=0.03)
+    times_j = now.tables.prefill_time_s * (now.tables.prefill_energy_j + 60.0 * found.overhead_s)
+    assert np.allclose(times_j, was.prefill_time_s * was.prefill_energy_j, rtol=0.03)
+    drawn_j = now.tables.decode_energy_j + 60.0 * found.overhead_s
+    assert (drawn_j <= limit_w * (now.tables.decode_time_s + found.overhead_s) * (1.0 + 1e-9)).all()
+    assert (now.tables.decode_energy_j[0] > 0.94 * was.decode_energy_j[0]).all()  # where no limit is near
+    found.profile.write(tmp_path / "engine.json")
+    assert read_engine(tmp_path / "engine.json").engine().limit_w == limit_w
 
 
 def test_steps_held_out_do_not_take_part(three_clocks):

@@ -23,17 +23,15 @@ def steps(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("own_attention", "kind", "mean", "worst"),
+    ("kind", "mean", "worst"),
     [
-        (False, "decode", (0.059, 0.036), (0.089, 0.066)),
-        (False, "prefill", (0.158, 0.128), (0.465, 0.260)),
-        (False, "mixed", (0.035, 0.059), (0.101, 0.119)),
-        (True, "prefill", (0.132, 0.108), (0.464, 0.263)),
+        ("decode", (0.056, 0.033), (0.089, 0.058)),
+        ("prefill", (0.127, 0.111), (0.465, 0.261)),
+        ("mixed", (0.012, 0.057), (0.027, 0.120)),
     ],
 )
-def test_windows_are_as_far_off_as_documented(record, own_attention, kind, mean, worst):
-    found = errors(record, own_attention=own_attention)
-    off = np.abs([each for each, window in zip(found, record["windows"], strict=True) if window["name"] == kind])
+def test_windows_are_as_far_off_as_documented(record, kind, mean, worst):
+    off = np.abs([each for each, window in zip(errors(record), record["windows"], strict=True) if window["name"] == kind])
     assert off.mean(axis=0) == pytest.approx(mean, abs=0.001)
     assert off.max(axis=0) == pytest.approx(worst, abs=0.001)
 
@@ -56,7 +54,7 @@ def test_scheduled_ahead_a_prompt_delays_the_output_of_the_step_before(steps):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "before", "after", "worst"),
-    [(RECORD, (0.076, 0.067), (0.059, 0.049), (0.148, 0.164)), (SECOND, (0.081, 0.082), (0.072, 0.079), (0.173, 0.146))],
+    [(RECORD, (0.072, 0.068), (0.029, 0.025), (0.104, 0.074)), (SECOND, (0.081, 0.082), (0.048, 0.043), (0.117, 0.089))],
     ids=["first", "second"],
 )
 def test_windows_corrected_by_traffic_are_as_far_off_as_documented(where, before, after, worst):
@@ -64,8 +62,8 @@ def test_windows_corrected_by_traffic_are_as_far_off_as_documented(where, before
     found = by_traffic(where.parent / "steps.jsonl.xz", record)
     assert 0.030 < found.launch_s < 0.034 and 0.012 < found.graph_launch_s < 0.015
     assert all(each.after_mean < each.before_mean for each in found.off)
-    own = np.abs(errors(record, own_attention=True))
-    off = np.abs(errors(record, own_attention=True, engine=found.profile.engine()))
+    own = np.abs(errors(record))
+    off = np.abs(errors(record, found.profile.engine()))
     assert own.mean(axis=0) == pytest.approx(before, abs=0.001)
     assert off.mean(axis=0) == pytest.approx(after, abs=0.001)
     assert off.max(axis=0) == pytest.approx(worst, abs=0.001)

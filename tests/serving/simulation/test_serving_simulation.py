@@ -11,6 +11,7 @@ import pytest
 from testbed.against_plain_engine import assert_alike, both
 from testbed.random_serving import Whims, drawn
 from wastenot.core.errors import BadInputError
+from wastenot.serving.cluster.simulation.costs import BURST_S
 from wastenot.serving.model import compiled
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.engine_tables import OutsideProfileError
@@ -40,6 +41,30 @@ def test_steps_with_prompts_wait_for_their_launch() -> None:
         assert_alike(fast, plain)
         waited += fast.energy_j["idle"]
     assert waited > 0.0
+
+
+def test_steps_with_prompts_keep_to_the_power_limit_but_for_a_burst() -> None:
+    slower = 0
+    for seed in range(30):
+        case = drawn(seed)
+        tables = case.engine.tables
+        limit_w = 0.9 * float(np.nanmax(tables.decode_energy_j / tables.decode_time_s))
+        engine = replace(case.engine, limit_w=limit_w, launch_s=0.02, graph_launch_s=0.01, most_graph_tokens=12)
+        decode_j = np.minimum(tables.decode_energy_j, 0.95 * limit_w * tables.decode_time_s)
+        heavier = replace(tables, decode_energy_j=decode_j, prefill_energy_j=1.5 * limit_w * tables.prefill_time_s)
+        case = replace(case, engine=replace(engine, tables=heavier))
+        fast, plain = both(case, *(Whims(len(tables.settings), seed) for _ in range(2)))
+        assert_alike(fast, plain)
+        free = simulate(case.requests, replace(case.engine, limit_w=None), Fixed(0))
+        held = simulate(case.requests, case.engine, Fixed(0), timeline_s=0.1)
+        assert held.timeline is not None
+        drawn_j = np.concatenate([[0.0], np.cumsum(held.timeline.energy_j)])
+        above_j = drawn_j - limit_w * held.timeline.bin_s * np.arange(len(drawn_j))
+        assert (above_j - np.minimum.accumulate(above_j)).max() <= 1.001 * BURST_S * limit_w
+        slower += sum(held.energy_j[kind] for kind in ("prefill", "mixed")) < 0.99 * sum(
+            free.energy_j[kind] for kind in ("prefill", "mixed")
+        )
+    assert slower > 8
 
 
 def flat(views: list[View]) -> np.ndarray:

@@ -2,12 +2,12 @@
 
     time = overhead + (prefill scale, decode scale) x what the tables say + wait for the launch of a step with prompts
 
-Few numbers, so that what the tables know of clocks, sizes and contexts is kept, and steps of few sizes are enough. The
-power of a step with its overhead is kept: with the overhead at idle power, the energy of traffic on an H100 came out 12 to
-14 % low. Waits for a launch are at idle power. Prompts take no less energy where they are faster: among light decode steps
-they run at clocks that the power limit does not leave to prompts alone, for the same work. The server's steps alternate in
-blocks between those that are fitted and those that judge the fit; a profile that it brings no nearer to those is left as it
-was.
+Few numbers, so that what the tables know of clocks, sizes and contexts is kept, and steps of few sizes are enough. What a
+step lasts longer or shorter, overhead included, is at half of its power (decode steps of an H100 at 470 to 690 W: 310 to 380
+W), waits for a launch at idle power. Kernels by themselves were held at the power limit, which prompts among light decode
+steps exceed for a while: those that are faster than in the tables take as many times more energy, until
+:attr:`Engine.limit_w` slows them down. The server's steps alternate in blocks between those that are fitted and those that
+judge the fit; a profile that it brings no nearer to those is left as it was.
 
 With asynchronous scheduling the record of a decode step before one with prompts holds the launch of the latter
 (:mod:`wastenot.serving.model.step_records`). Where it is longer than such a decode step, it *is* the launch: their median is
@@ -35,6 +35,7 @@ _BLOCKS = 20  # that the records are divided into; every second one is held out
 _OUTLYING = 0.1  # relative differences beyond count less than in least squares
 _FARTHEST = 1e4  # that a scale may be from 1
 _LONGEST_SPAN = 32  # steps that are summed where each was launched in the time of the one before
+_WITH_TIME = 0.5  # of the power of a step
 _LEAST_LAUNCHES, _LONGER = 5, 1.3  # that a launch is told by, and times a decode step that they take
 
 
@@ -153,7 +154,7 @@ class _Parts:
     empty_s: FloatArray
     full_s: FloatArray
     step_s: FloatArray
-    after_decode: BoolArray  # steps launched in the time of a decode step
+    ahead: BoolArray  # steps launched in the time of the one before
     graph: BoolArray  # those that are launched as CUDA graphs
     begins: IndexArray  # of all spans
     known: BoolArray  # spans whose time is known; what follows is of these
@@ -180,7 +181,7 @@ class _Parts:
             costs.decode(batch, least)[0][at, steps],
             costs.decode(batch, records.context)[0][at, steps],
             records.time_s,
-            ahead & np.concatenate([[False], (new == 0)[:-1]]),
+            ahead,
             new + made <= records.most_graph_tokens,
             begins,
             known,
@@ -195,10 +196,12 @@ class _Parts:
         both = np.maximum(prefill * self.together_s, decode * self.empty_s) + decode * (self.full_s - self.empty_s)
         mixed = np.where(self.decode, both, prefill * self.together_s)
         steps_s = overhead_s + np.where(self.prefill, mixed, decode * self.full_s)
-        if any(launch_s):
-            before_s = np.where(self.after_decode, np.concatenate([[0.0], steps_s[:-1]]), 0.0)
-            until_s = np.where(self.graph, launch_s[1], launch_s[0])
-            steps_s = steps_s + np.where(self.prefill, np.maximum(until_s - before_s - steps_s, 0.0), 0.0)
+        until_s = np.where(self.prefill, np.where(self.graph, launch_s[1], launch_s[0]), 0.0)
+        alone_s, before_s = steps_s, np.zeros(len(steps_s))  # since the host could begin to launch each
+        for _ in range(3):  # steps with prompts, each launched in the time of the one before: more change nothing
+            steps_s = np.maximum(alone_s, until_s - before_s)
+            left_s = np.clip(before_s + steps_s - until_s, 0.0, steps_s)
+            before_s = np.where(self.ahead, np.concatenate([[0.0], left_s[:-1]]), 0.0)
         return np.asarray(np.add.reduceat(steps_s, self.begins)[self.known], dtype=np.float64)
 
     def launch_s(self, used: BoolArray) -> tuple[float, float]:
@@ -206,8 +209,9 @@ class _Parts:
         span = np.repeat(np.arange(len(self.begins)), np.diff(self.begins, append=len(self.prefill)))
         among = np.zeros(len(self.begins), dtype=bool)
         among[np.flatnonzero(self.known)[used]] = True
-        after = np.flatnonzero(self.after_decode & among[span])
-        usual = self.decode & ~self.prefill & np.concatenate([~self.after_decode[1:], [True]]) & among[span]
+        after_decode = self.ahead & np.concatenate([[False], ~self.prefill[:-1]])
+        after = np.flatnonzero(after_decode & among[span])
+        usual = self.decode & ~self.prefill & np.concatenate([~after_decode[1:], [True]]) & among[span]
         rate = float(np.median(self.step_s[usual] / self.full_s[usual])) if usual.any() else np.inf
         held_s = self.step_s[after - 1]
 
@@ -274,11 +278,14 @@ def _off(quantity: Quantity, parts: _Parts, of: BoolArray, before: _Fit, after: 
 def _scaled(engine: Engine, fit: _Fit, records: StepRecords) -> Engine:
     tables, overhead_s = engine.tables, fit.overhead_s
     idle_w = tables.idle_power_w[:, None, None]
+    limit_w, by_clock = engine.limit_w or np.inf, min(fit.prefill, 1.0) if engine.limit_w else 1.0
 
-    def energy_j(scale: float, time_s: FloatArray, was_j: FloatArray) -> FloatArray:
-        """What leaves the power of a step as it was with the overhead, which is at idle power."""
-        return np.maximum(was_j / time_s * (overhead_s + scale * time_s) - overhead_s * idle_w, scale * was_j)
+    def energy_j(scale: float, was_s: FloatArray, was_j: FloatArray) -> FloatArray:
+        """Of steps without their overhead, which is at idle power."""
+        more_s = overhead_s + (scale - 1.0) * was_s
+        return np.maximum(was_j + _WITH_TIME * was_j / was_s * more_s - overhead_s * idle_w, _WITH_TIME * was_j)
 
+    most_j = limit_w * (overhead_s + fit.decode * tables.decode_time_s) - overhead_s * idle_w
     return replace(
         engine,
         overhead_s=overhead_s,
@@ -288,10 +295,8 @@ def _scaled(engine: Engine, fit: _Fit, records: StepRecords) -> Engine:
         tables=replace(
             tables,
             prefill_time_s=fit.prefill * tables.prefill_time_s,
-            prefill_energy_j=np.maximum(
-                energy_j(fit.prefill, tables.prefill_time_s, tables.prefill_energy_j), tables.prefill_energy_j
-            ),
+            prefill_energy_j=energy_j(fit.prefill / by_clock, tables.prefill_time_s, tables.prefill_energy_j / by_clock),
             decode_time_s=fit.decode * tables.decode_time_s,
-            decode_energy_j=energy_j(fit.decode, tables.decode_time_s, tables.decode_energy_j),
+            decode_energy_j=np.minimum(energy_j(fit.decode, tables.decode_time_s, tables.decode_energy_j), most_j),
         ),
     )

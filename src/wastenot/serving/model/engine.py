@@ -48,6 +48,8 @@ class Engine:
             scheduling): GPUs that are done sooner wait for it at idle power.
         graph_launch_s: the same of steps of few enough tokens that they are launched as CUDA graphs.
         most_graph_tokens: of steps launched as graphs (vLLM's ``max_cudagraph_capture_size``).
+        limit_w: power that all its GPUs exceed for a moment only: steps with prompts last longer then. ``None`` where none
+            was met.
         gpus: its parallel degree.
         model: such as ``llama-8b``.
         device: such as ``sim:h200``.
@@ -70,6 +72,7 @@ class Engine:
     launch_s: float = 0.0
     graph_launch_s: float = 0.0
     most_graph_tokens: int = 512
+    limit_w: float | None = None
     gpus: int = 1
     model: str = ""
     device: str = ""

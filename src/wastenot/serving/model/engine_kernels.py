@@ -244,6 +244,7 @@ def engine_from(
         most_running=int(tables.batches[-1]),
         most_step_tokens=step_tokens(tables),
         switch_s=switch_time(sweep.device).core_s,
+        limit_w=degree * kernels.limit_w if np.isfinite(kernels.limit_w) else None,
         gpus=degree,
         model=model.name,
         device=sweep.device,

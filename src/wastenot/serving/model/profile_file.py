@@ -169,6 +169,8 @@ def _engine_values(engine: Engine) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(engine, name) for name in _OWN}
     if engine.scheduler == Scheduler.FCFS:
         del values["scheduler"]  # so that versions before there were any can read the file
+    if engine.limit_w is None:
+        del values["limit_w"]
     if not engine.launch_s and not engine.graph_launch_s:
         for name in ("launch_s", "graph_launch_s", "most_graph_tokens"):
             del values[name]
@@ -264,6 +266,7 @@ class _Engine(Part):
     launch_s: NotNegative = 0.0
     graph_launch_s: NotNegative = 0.0
     most_graph_tokens: _Whole = 512
+    limit_w: Positive | None = None
     gpus: _Whole
     assumed_below_mhz: Positive | None = None
     scheduler: Scheduler = Scheduler.FCFS

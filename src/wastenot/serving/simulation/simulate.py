@@ -14,10 +14,10 @@ At the boundary between two steps, at time *t*:
 4. If something came, began to decode or went since the policy was last asked, or it wanted to be, it is asked. A switch
    asked for at *t* is in effect for steps that begin at *t* + ``switch_s`` or later; a step runs at one clock.
 5. The step lasts as the tables say, and ``overhead_s`` before it at idle power. One with prompts ends no sooner than
-   the host has launched it, from its begin or that of a decode step right before it on (``launch_s``, ``graph_launch_s``):
-   its GPUs wait at idle power. Prompts of one step cost what one prompt of all their tokens would, on top of as many past
-   tokens as make their attention the same (with chunks of several prompts below 0:
-   :mod:`wastenot.serving.model.engine_tables`).
+   the host has launched it (``launch_s``, ``graph_launch_s``), while the step before runs and once that is launched: its
+   GPUs wait at idle power. It lasts longer where it would exceed ``limit_w`` for more than a moment. Prompts of one step
+   cost what one prompt of all their tokens would, on top of as many past tokens as make their attention the same (with
+   chunks of several prompts below 0: :mod:`wastenot.serving.model.engine_tables`).
 6. At its end each decoding request has one more token, and each whose prefill is complete has its first (a preempted
    one its next). A request that has made all its tokens goes, and its blocks are free.
 

@@ -130,7 +130,9 @@ def after_step(state: State, number: int, instance: Any, layout: Any) -> None:
     else:
         numbers.prefill_j += instance.step_j
     spend(state, instance, layout, instance.now_s, instance.end_s, instance.lead_j + instance.step_j)
-    instance.now_s, instance.before_s = instance.end_s, 0.0
+    lasted_s = instance.step_s + (layout.overhead_s if numbers.alone else 0.0)
+    instance.before_s = min(max(instance.before_s + lasted_s - instance.launch_s, 0.0), lasted_s)
+    instance.now_s = instance.end_s
     instance.made += 1
     if numbers.alone:
         count_step(state, instance)

@@ -174,8 +174,9 @@ def note_gaps(state: State, number: int, instance: Any, first_s: float, more_s: 
 
 @inlined
 def spend(state: State, instance: Any, layout: Any, begin_s: float, end_s: float, energy_j: float) -> None:
-    """Into the timeline."""
+    """Into the timeline, and what it is above the power limit."""
     numbers = state.numbers[0]
+    instance.over_j = max(instance.over_j + energy_j - layout.limit_w * (end_s - begin_s), 0.0)
     clock = state.tables[layout.clock_at + instance.setting] * layout.gpus
     if begin_s >= numbers.bin_begin_s and end_s <= numbers.bin_end_s:
         state.bins[numbers.bin].energy_j += energy_j

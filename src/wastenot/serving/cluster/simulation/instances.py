@@ -37,7 +37,7 @@ import numpy as np
 from wastenot.serving.cluster.simulation.admission import admit
 from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.completing import finish_those_done
-from wastenot.serving.cluster.simulation.costs import decode_cost, decode_cost_alone, lasts, prompts_cost
+from wastenot.serving.cluster.simulation.costs import decode_cost, decode_cost_alone, lasts, prompts_cost, slower_by_inside
 from wastenot.serving.cluster.simulation.counting import draw, note_gap, rest, take_effect
 from wastenot.serving.cluster.simulation.records import BACKLOGS, DONE_ALREADY, IDLE, LOW, STEP, STRETCH, State
 from wastenot.serving.cluster.simulation.requests import blocks_of, make_room
@@ -50,7 +50,7 @@ def may_glide(state: State, instance: Any, layout: Any) -> bool:
     """Whether a single engine only decodes, at a clock that stays, with nothing that is drawn or done between its steps."""
     if instance.prefilling or instance.fresh or instance.effective_s < np.inf:
         return False
-    if state.numbers[0].drawn or layout.overhead_s > 0:
+    if state.numbers[0].drawn or layout.overhead_s > 0 or instance.over_j > 0:
         return False
     return instance.running > 0 and layout.contexts > 1  # type: ignore[no-any-return]
 
@@ -254,10 +254,14 @@ def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
         instance.step_s, instance.step_j = prompts_cost(state, layout, instance, context)
         instance.step_more_s = instance.step_more_j = 0.0
         graph = instance.step_tokens + instance.step_batch <= layout.most_graph_tokens
-        wait_s = (layout.graph_launch_s if graph else layout.launch_s) - instance.before_s - instance.step_s
+        instance.launch_s = layout.graph_launch_s if graph else layout.launch_s
+        wait_s = instance.launch_s - instance.before_s - layout.overhead_s - instance.step_s
         if wait_s > 0.0:  # the host has not launched it by the time that the GPUs could be done
             instance.step_s += wait_s
             instance.lead_j += wait_s * state.tables[layout.idle_at + instance.setting]
+        slower = slower_by_inside(layout.limit_w, instance.over_j, instance.step_s, instance.step_j)
+        instance.step_s *= slower
+        instance.step_j /= slower
     elif state.numbers[0].alone:
         instance.doing = STRETCH
         instance.step_s, instance.step_j = decode_cost_alone(state.tables, layout, instance, instance.step_batch, context)

@@ -57,7 +57,7 @@ being ``unplaced_count``.
 bins, each of ``drawn_s``, by setting of ``settings``."""
 
 LAYOUT = _record(
-    "overhead_s launch_s graph_launch_s switch_s",
+    "overhead_s launch_s graph_launch_s limit_w switch_s",
     "gpus most_graph_tokens cache_blocks block_tokens most_running most_step_tokens chunked scheduler decode_at contexts_at "
     "contexts prefill_at tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at steps_at batches_at batches",
 )
@@ -66,20 +66,21 @@ intervals of numbers of tokens. Decode steps are there by batch (``decode_at``) 
 
 INSTANCE = _record(
     "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context "
-    "again_s before_s",
+    "again_s launch_s before_s over_j",
     "waiting_tokens context rule made joins prompt_tokens",
     "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
     "fresh first_fresh free events secured exempt late gap_bin place setting asked room step_tokens "
     "step_batch tickets pool leaf steered news row preempted",
 )
 """An instance since ``now_s``: what it does lasts until ``end_s``. ``step_s``, ``step_j``: of the first of ``steps``, and
-``…_more_…`` of each one after it; ``lead_j``: at idle power before each; ``before_s``: of the
-decode step right before, 0 where none was; ``requests`` there: ``waiting`` ones in a list from
-``head``, preempted ones first, those whose prompts are being prefilled in another one, and ``running`` ones in a heap by
-their last events; ``secured``: the event for which they have blocks; ``exempt`` of those due by their residue, since they
-just joined. ``steered``: by a policy, which is asked at boundaries with ``news`` and from ``again_s`` on, and holds prompts
-back until ``hold_s``; ``preempted``: whether a request was at this boundary; ``made``: steps so far; ``joins``: requests
-that began to decode so far; ``prompt_tokens``: of those with a first token while it is steered."""
+``…_more_…`` of each one after it; ``lead_j``: at idle power before each; ``launch_s``: of a step with prompts on the host,
+``before_s``: since that could begin; ``over_j``: drawn above the power limit, and not made up for since; ``requests`` there:
+``waiting`` ones in a list from ``head``, preempted ones first, those whose prompts are being prefilled in another one, and
+``running`` ones in a heap by their last events; ``secured``: the event for which they have blocks; ``exempt`` of those due
+by their residue, since they just joined. ``steered``: by a policy, which is asked at boundaries with ``news`` and from
+``again_s`` on, and holds prompts back until ``hold_s``; ``preempted``: whether a request was at this boundary; ``made``:
+steps so far; ``joins``: requests that began to decode so far; ``prompt_tokens``: of those with a first token while it is
+steered."""
 
 SLOT = _record(
     "arrival_s first_s last_s predicted due_s sent_s",

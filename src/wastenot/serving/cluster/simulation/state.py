@@ -152,6 +152,7 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
             "block_tokens", "most_running", "most_step_tokens",
         ):  # fmt: skip
             lay[name] = getattr(engine, name)
+        lay["limit_w"] = engine.limit_w or 1e12
         clocks = np.array([math.nan if each.core_mhz is None else each.core_mhz for each in of.settings])
         greatest = float(np.nanmax(clocks)) if not np.isnan(clocks).all() else 0.0
         lay["chunked"], lay["last_tokens"] = engine.chunked, int(of.prefill_tokens[-1])
