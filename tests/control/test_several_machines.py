@@ -10,6 +10,8 @@ from testbed.changed_jobs import Change, ChangedCourse
 from testbed.scheduled_jobs import SUBJECT, gpu, programme, schedule
 from wastenot.control.controller import Controller
 from wastenot.control.marker import ITERATION, Marker
+from wastenot.control.rank import Rank
+from wastenot.control.session import Session
 from wastenot.control.simulated_job import run_job
 from wastenot.devices.simulated.course import STEADY, Spread
 
@@ -102,3 +104,16 @@ def test_gpus_that_wait_run_slower_and_the_blocks_stay_where_they_are(plan):
     summary, _ = run_job(Followed(plan, devices, SUBJECT, together=True), PROGRAMME, 110, course=course)
     assert "core clocks lowered" in next(each.text for each in summary.status.events if each.kind == "note")
     assert seen[:110] == at_default(plan, 110, slowdown=plan.rungs[0].time_change)
+
+
+@pytest.mark.parametrize(("world", "together"), [(None, False), ("1", False), ("2", True)])
+def test_a_program_says_that_its_job_has_ranks_elsewhere(plan, tmp_path, monkeypatch, world, together):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if world is not None:
+        monkeypatch.setenv("WORLD_SIZE", world)
+    driver = Controller(plan, [gpu("v100")], SUBJECT)
+    with Session(driver, tmp_path / "s.sock", lease=False) as session:
+        rank = Rank(str(session.path))
+        rank.connect()
+        assert driver.together == together
+        rank.close()
