@@ -42,7 +42,7 @@ _MOST_CHECKED = 8
 _SMALL = 0.02  # change of a GPU's clocks that leaves what was compared before comparable
 _ALL_BEGIN = 40  # iteration from which on all of a job alternate together: any job is as steady as it gets by then
 _ALL_READ_S = 0.1  # assumed between steps of the energy counter, where all must assume the same
-_ALL_LEAST = 8  # iterations of their stretches: with 1 % of noise the mean is known to 0.35 %, as :meth:`Guard.enough` wants
+_ALL_LEAST = 8  # iterations of their stretches: with 1 % of noise their mean is known to 0.6 %
 
 
 class Controller(ClockDriver):
@@ -59,6 +59,9 @@ class Controller(ClockDriver):
             nothing is compared, guarded or refused by them.
         executions: what carries out the schedule's rungs on each GPU; by default requests of its segments.
         together: whether other processes run the same plan on other GPUs of the job, as in :meth:`_next_cycle`.
+
+    Attributes:
+        together: likewise; a program says so once it has begun.
 
     Raises:
         BadInputError: no GPU is given.
@@ -102,7 +105,7 @@ class Controller(ClockDriver):
         self._ladder = Ladder(schedule.rungs, schedule.max_slowdown)
         self._may_wait = own
         self._slack = Slack(len(own)) if len(own) > 1 and rehearsed is None else None
-        self._together, self._cycles = together, 0
+        self.together, self._cycles = together, 0
         self._stretch: Stretch | None = None
         self._since = 0  # iteration with which the stretch began
         self._coming: deque[Stretch] = deque()
@@ -272,6 +275,11 @@ class Controller(ClockDriver):
     def _default_rung(self) -> int:
         return self._ladder.last
 
+    @property
+    def _together(self) -> bool:
+        """Whether iterations are counted that all processes have in common."""
+        return self.together and self.rehearsed is None and self.units is None
+
     # ---- iterations ------------------------------------------------------------------------------------------
 
     @property
@@ -338,7 +346,8 @@ class Controller(ClockDriver):
             return
         if len(seen) < self._guard.enough():
             return
-        self._guard.reference(seen[-max(self._guard.enough(), LEAST_ITERATIONS) :])
+        known = UNSTEADY if self._together else max(self._guard.enough(), LEAST_ITERATIONS)
+        self._guard.reference([each for each in seen[-known:] if each <= PAUSE * self._usual_s])
         self._drifted_from_s = self._usual_s
         self._run(now_s)
 
@@ -374,11 +383,14 @@ class Controller(ClockDriver):
         times_s.append(took_s)
         if self._at_plan and self._alarm is None:
             if self._use_slack(took_s):
-                self._cut_short(now_s)
+                if self._together:
+                    stretch.spoiled = True
+                else:
+                    self._cut_short(now_s)
                 return
             alarm = self._guard.watch(took_s)
             just_checked = self._checked is not None and (self._iteration or 0) - self._checked < _CHECKED
-            if alarm is not None and not just_checked:
+            if alarm is not None and not just_checked and (alarm.sure or not self._together):
                 self._alarm = alarm
                 self._check_at_default(now_s)
                 return
@@ -495,7 +507,8 @@ class Controller(ClockDriver):
     def _fall_back(self, now_s: float) -> None:
         """Run at the default clocks until all others do as well, which shows whether the plan's are to blame.
 
-        That slows nobody down, whatever the others run; what only some GPUs run says nothing of the default clocks.
+        That slows nobody down, whatever the others run; what only some GPUs run says nothing of the default clocks. As it
+        may take long, a suspicion is not enough for it, but is for a step at the end of a block (:meth:`_after_block`).
         """
         stretch = self._stretch
         assert stretch is not None and self._iteration is not None
@@ -521,16 +534,16 @@ class Controller(ClockDriver):
         self._shifting = False
         if alarm is not None:
             self._checked = self._iteration
-            again = guard.look()
-            if again is not None and again.sure:
-                self._step(again.excess)
-            return
-        self._ledger.settle()
-        excess = guard.exceeds(self._ledger.time_pairs(self._rung))
-        if excess is not None:
-            self._step(excess)
-        else:
-            self._step_back()
+        again = guard.look()
+        if again is not None and (self._together or (alarm is not None and again.sure)):
+            self._step(again.excess)
+        elif alarm is None:
+            self._ledger.settle()
+            excess = guard.exceeds(self._ledger.time_pairs(self._rung))
+            if excess is not None:
+                self._step(excess)
+            else:
+                self._step_back()
 
     def _step(self, excess: float) -> None:
         """Step towards speed."""

@@ -335,6 +335,8 @@ class Session:
         local_rank = 0 if self._one_program else local_rank
         client.rank, client.gpu = True, local_rank if 0 <= local_rank < len(self._driver.gpus) else None
         self.ranks += 1
+        if isinstance(self._driver, Controller):  # the others of the job are on other machines
+            self._driver.together = int(message.get("world", 1)) > len(self._driver.gpus)
         client.line.send(self._welcome)
 
     def _gpu_of(self, client: _Client, unique_id: str) -> int | None:

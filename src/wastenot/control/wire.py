@@ -1,6 +1,6 @@
 """What a session and those who speak with it say to each other: JSON objects, one a line, over a Unix socket.
 
-    rank → session     {"hello": "rank", "schema": …, "process": 4711, "local_rank": 0, "program": "torch 2.11.0"}
+    rank → session     {"hello": "rank", "schema": …, "process": 4711, "local_rank": 0, "world": 8, "program": "torch 2.11"}
     session → rank     {"welcome": true, "wanted": ["backward:11"], "by_layers": true, "reset": ["python", "-m", …]}
     rank → session     {"gpu": "GPU-…"}   {"markers": ["iteration", "embedding"], "at_s": 81.2}   {"seen": {…}}
     rank → session     {"pipeline_rank": 3}   {"markers": ["forward:7"], "at_s": 81.2}          of a pipeline
@@ -136,5 +136,6 @@ def hello(program: str) -> Message:
         "schema": SCHEMA,
         "process": os.getpid(),
         "local_rank": number_in_environment("LOCAL_RANK", 0),
+        "world": number_in_environment("WORLD_SIZE", 1),
         "program": program,
     }
