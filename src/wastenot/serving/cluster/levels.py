@@ -169,17 +169,18 @@ class _Prompts:
             late += some * (time_s > deadlines.tbt_s)
             past = past + chunk
         if not engine.chunked:  # those that decode wait for all of it, and a step
-            late = own_s + decode_s[:, at, None] > deadlines.tbt_s
+            late += own_s + decode_s[:, at, None] > deadlines.tbt_s
         before = float(mix.share @ mix.prompt_tokens**2 / mix.prompt / 2)
         room, beside = room[:, 0], beside[:, 0]
         step_s, step_j = costs.mixed(room, np.maximum(before - room / 2, 0.0), beside, mix.context)
         parts = mix.prompt / room
         full = (step_s + engine.overhead_s - plain_s) * parts, (step_j - plain_j) * parts
-        lines = [
+        alone_s, alone_j, full_s, full_j = (
             np.stack([np.interp(every, knots, row) for row in each]) for each in (more_s @ share, more_j @ share, *full)
-        ]
-        lines[2], lines[3] = np.minimum(lines[0], lines[2]), np.minimum(lines[1], lines[3])
-        return cls(mix, deadlines, knots, *lines, own_s[..., of_kind], late[..., of_kind], decode_s)
+        )
+        full_s, full_j = np.minimum(alone_s, full_s), np.minimum(alone_j, full_j)
+        own_s, late = own_s[..., of_kind], late[..., of_kind]
+        return cls(mix, deadlines, knots, alone_s, alone_j, full_s, full_j, own_s, late, decode_s)
 
     def at(self, values: FloatArray, batch: FloatArray) -> FloatArray:
         """Values by setting, knot and kind, looked up at batches by setting and rate; shape (settings, rates, kinds)."""
