@@ -62,7 +62,7 @@ def _oracle(cases: list[dict[str, Any]]) -> str:
     for case in cases:
         energy = case["beside_oracle"]["energy_j"]
         more.append(100 * (energy["price"] / energy["oracle"] - 1))
-    return f"Against the plan of an oracle on the first minutes, `price` uses {round(min(more), 1) + 0.0:.1f} to {max(more):.1f} % more energy."
+    return f"Against the plan of an oracle on the first minutes, `price` uses {signed(min(more), 1)} to {signed(max(more), 1, ' %')} more energy."
 
 
 def attack() -> str:
@@ -121,10 +121,28 @@ def cluster() -> str:
 
 def unseen() -> str:
     """Traces that nothing was shaped on: those of each service that all GPUs keep together, and each that they do not."""
-    lines = [line for draw in read_json(SERVING / "cluster-unseen.json")["draws"] for line in _of_draw(draw["traces"])]
+    draws = [draw["traces"] for draw in read_json(SERVING / "cluster-unseen.json")["draws"]]
+    lines = [line for traces in draws if CONTROL not in traces[0] for line in _of_draw(traces)]
     return table(" | ".join(["traces", "all GPUs, default clocks", *(f"`{name}`" for name in JUDGED[1:])]), lines)
 
 
+def control() -> str:
+    """Clocks by metrics on all GPUs, trace by trace."""
+    draws = [draw["traces"] for draw in read_json(SERVING / "cluster-unseen.json")["draws"]]
+    lines = []
+    for row in next(traces for traces in draws if CONTROL in traces[0]):
+        cells = [f"{row['service'].split()[0]}, {row['shape']}", percent(row["all GPUs"]["worst"], 2)]
+        for name in ("best clock", CONTROL):
+            if row[name] is None:
+                cells.append("–")
+                continue
+            saved = percent(1 - row[name]["energy_j"] / row["all GPUs"]["energy_j"])
+            cells.append(f"{saved if row[name]['keeps'] else f'({saved})'}, {percent(row[name]['worst'], 2)}")
+        lines.append(cells)
+    return table(f"trace | all GPUs, default clocks | best clock, in hindsight | `{CONTROL}`", lines)
+
+
+CONTROL = "all-on-by-metrics"
 JUDGED = ("all GPUs", "best-static", "dynamollm", "parking")
 
 
@@ -157,6 +175,7 @@ PAGES = (
         "judged-serving",
         {
             "h200-steps": steps, "policies": one_engine, "attack": attack, "cluster": cluster, "unseen": unseen,
+            "control": control,
         },
     ),
 )  # fmt: skip

@@ -149,46 +149,38 @@ class _Prompts:
         states: int,
     ) -> _Prompts:
         knots = np.array([each for each in _KNOTS if each < states] or [0], dtype=np.float64)
-        prompt, most = mix.prompt_tokens, float(min(engine.most_step_tokens, engine.tables.prefill_tokens[-1]))
-        every = np.arange(states, dtype=np.float64)
-        shape = (len(engine.tables.settings), len(knots), len(prompt))
-        own_s, late, alone = np.zeros(shape), np.zeros(shape), np.zeros((2, *shape[:2]))
-        full = np.zeros((2, *shape[:2]))
-        for place, batch in enumerate(knots):
-            beside = batch if engine.chunked else 0.0
-            room = max(most - beside, 1.0)
-            at = int(batch)
-            plain_s = decode_s[:, at, None] if batch and engine.chunked else 0.0
-            plain_j = decode_j[:, at, None] if batch and engine.chunked else 0.0
-            past = np.zeros(len(prompt))
-            more_j = np.zeros((shape[0], len(prompt)))
-            more_s = np.zeros_like(more_j)
-            while (left := prompt - past).max() > 0:
-                chunk = np.minimum(left, room)
-                some = chunk > 0
-                time_s, energy_j = costs.mixed(
-                    np.maximum(chunk, 1.0), past, np.full(len(prompt), beside), np.full(len(prompt), mix.context)
-                )
-                time_s = time_s + engine.overhead_s
-                own_s[:, place] += some * time_s
-                more_s += some * (time_s - plain_s)
-                more_j += some * (energy_j - plain_j)
-                if engine.chunked:
-                    late[:, place] += some * (time_s > deadlines.tbt_s)
-                past = past + chunk
-            if not engine.chunked:  # those that decode wait for all of it, and a step
-                late[:, place] = own_s[:, place] + decode_s[:, at, None] > deadlines.tbt_s
-            alone[0, :, place], alone[1, :, place] = more_s @ mix.share, more_j @ mix.share
-            before = float(mix.share @ prompt**2 / mix.prompt / 2)
-            step_s, step_j = costs.mixed(
-                np.array([room]), np.array([max(before - room / 2, 0.0)]), np.array([beside]), np.array([mix.context])
-            )
-            parts = mix.prompt / room
-            full[0, :, place] = (step_s[:, 0] + engine.overhead_s - np.squeeze(plain_s)) * parts
-            full[1, :, place] = (step_j[:, 0] - np.squeeze(plain_j)) * parts
-        lines = [np.stack([np.interp(every, knots, row) for row in each]) for each in (*alone, *full)]
-        lines[2], lines[3] = np.minimum(lines[0], lines[2]), np.minimum(lines[1], lines[3])
-        return cls(mix, deadlines, knots, lines[0], lines[1], lines[2], lines[3], own_s, late, decode_s)
+        prompt, of_kind = np.unique(mix.prompt_tokens, return_inverse=True)
+        share = np.bincount(of_kind, mix.share)
+        most = float(min(engine.most_step_tokens, engine.tables.prefill_tokens[-1]))
+        every, at = np.arange(states, dtype=np.float64), knots.astype(np.intp)
+        beside = knots[:, None] * engine.chunked
+        room = np.maximum(most - beside, 1.0)
+        plain_s, plain_j = ((beside[:, 0] > 0) * each[:, at] for each in (decode_s, decode_j))
+        past = np.zeros((len(knots), len(prompt)))
+        own_s, late, more_s, more_j = np.zeros((4, len(engine.tables.settings), *past.shape))
+        while (left := prompt - past).max() > 0:  # all knots and lengths at once, chunk by chunk
+            chunk = np.minimum(left, room)
+            some = chunk > 0
+            time_s, energy_j = costs.mixed(np.maximum(chunk, 1.0), past, beside, mix.context)
+            time_s = time_s + engine.overhead_s
+            own_s += some * time_s
+            more_s += some * (time_s - plain_s[..., None])
+            more_j += some * (energy_j - plain_j[..., None])
+            late += some * (time_s > deadlines.tbt_s)
+            past = past + chunk
+        if not engine.chunked:  # those that decode wait for all of it, and a step
+            late += own_s + decode_s[:, at, None] > deadlines.tbt_s
+        before = float(mix.share @ mix.prompt_tokens**2 / mix.prompt / 2)
+        room, beside = room[:, 0], beside[:, 0]
+        step_s, step_j = costs.mixed(room, np.maximum(before - room / 2, 0.0), beside, mix.context)
+        parts = mix.prompt / room
+        full = (step_s + engine.overhead_s - plain_s) * parts, (step_j - plain_j) * parts
+        alone_s, alone_j, full_s, full_j = (
+            np.stack([np.interp(every, knots, row) for row in each]) for each in (more_s @ share, more_j @ share, *full)
+        )
+        full_s, full_j = np.minimum(alone_s, full_s), np.minimum(alone_j, full_j)
+        own_s, late = own_s[..., of_kind], late[..., of_kind]
+        return cls(mix, deadlines, knots, alone_s, alone_j, full_s, full_j, own_s, late, decode_s)
 
     def at(self, values: FloatArray, batch: FloatArray) -> FloatArray:
         """Values by setting, knot and kind, looked up at batches by setting and rate; shape (settings, rates, kinds)."""
