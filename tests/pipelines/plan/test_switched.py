@@ -11,14 +11,18 @@ from testbed.pipeline_runs import made_profile
 from testbed.small_pipelines import hastily
 from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.model.derived import with_split_backward
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.model.ways import Stretch
+from wastenot.pipelines.plan.annealing import annealed
+from wastenot.pipelines.plan.lasting import LastingProblem
+from wastenot.pipelines.plan.lasting_search import first, improved, on_time, quickened
 from wastenot.pipelines.plan.plan_file import read_pipeline_plan
 from wastenot.pipelines.plan.planner import PipelineGoal, frontier_rungs, plan_pipeline, with_rungs
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.straggler import Rungs
-from wastenot.pipelines.plan.switched import with_lasting, with_switching
+from wastenot.pipelines.plan.switched import RESERVE, with_lasting, with_switching
 from wastenot.pipelines.run.rung_follower import plan_at
 from wastenot.planning.switching import switch_time
 
@@ -137,3 +141,18 @@ def test_where_switching_takes_longer_than_an_iteration_each_rank_has_the_best_s
     assert plan.predicted.energy_j == pytest.approx(best_j, rel=1e-12)
     assert best_j * (1.0 - 1e-8) <= plan.lasting_lower_bound_j <= best_j
     assert best_j < 0.99 * made.plan.baseline.energy_j
+
+
+@pytest.mark.parametrize("slowdown", [0.0, 0.03])
+def test_annealing_gets_back_within_the_deadline(slowdown):
+    """Where being late gets dearer too slowly, all is late to the end, and nothing better than the start is found."""
+    made = plan_pipeline(
+        made_profile(3, forward_s=0.012, imbalance=0.2, seed=5),
+        build_schedule("1f1b", ranks=3, micro_batches=12),
+        goal=PipelineGoal(max_slowdown=slowdown),
+    )
+    problem = LastingProblem.of(made, switch_time("unknown", 0.1), RESERVE, 0.0, Effort(steps=0))
+    begun = problem.exactly(improved(problem, quickened(problem, on_time(problem, first(problem)))))
+    setting, problem = problem.settings_of(begun), problem.waiting_as(begun)
+    found = annealed(problem, setting)
+    assert problem.keeps(found) and problem.cost(found) < 0.99 * problem.cost(setting)

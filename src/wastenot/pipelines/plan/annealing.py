@@ -31,7 +31,7 @@ _HOT, _COLD = 2e-4, 4e-7  # of what all instructions of a rank cost
 _JUMPS = (-3, -2, -1, -1, 1, 1, 2, 3)  # settings
 _SHIFT = 8  # instructions that a bound moves by at most
 _DEAR = 1.2  # being late, by what time is worth, to begin with; ...
-_ADJUSTED = 1.01  # ... dearer while the plan is late, cheaper while it is not
+_ADJUSTED = 1.1  # ... dearer while the plan is late, cheaper while it is not: at 1.01 some were late to the end
 _ABOUT = 0.8  # of its least length that a stay must have before it is timed, by when instructions began in the first plan
 _LEAST_DEAR, _MOST_DEAR = 0.5, 20.0
 

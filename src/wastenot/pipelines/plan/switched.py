@@ -74,8 +74,12 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
     for margin in _MARGINS[hopeless:]:
         if (problem := LastingProblem.of(made, switching, reserve, margin, _QUICK)) is None:
             break
-        tried = problem.exactly(improved(problem, on_time(problem, first(problem))))
-        found = tried if found is None else max(found, tried, key=_worth)
+        begun = on_time(problem, first(problem))
+        for each in (begun, quickened(problem, begun)):  # the first may be too late for the reserve, and not sure
+            if each is not None and (found is None or _worth(found)[0] < 1.0):
+                tried = problem.exactly(improved(problem, each))
+                found = tried if found is None else max(found, tried, key=_worth)
+        assert found is not None
         if _worth(found)[0] >= 1.0:
             found = max([found, *_searched(problem, switching, reserve, margin)], key=_worth)
             break
