@@ -15,7 +15,9 @@ NAN = np.full(1, np.nan)
 
 
 def watts_per_degree(core_mhz: np.ndarray) -> np.ndarray:
-    return 0.1 + 0.3 * (core_mhz / 2000.0) ** 4
+    rate, knee = core_mhz[..., None] / 2000.0, np.array([0.6, 0.8])
+    voltage = 1.0 + 0.5 * np.maximum(rate - knee, 0.0) / (1.0 - knee)
+    return 0.1 + 0.3 * ((voltage**3 - 1.0) / (1.5**3 - 1.0)).mean(axis=-1)
 
 
 def sweep_at(temperature_c: np.ndarray, limit_w: float = np.inf, seed: int = 0, noise: float = 1e-5) -> Sweep:

@@ -44,7 +44,7 @@ class _OfCurves:
             size, along = np.linalg.eigh(covariance)
             added[own] = (along * np.sqrt(np.maximum(size, 0.0))) @ draws[own]
         posterior = self.posterior(np.arange(len(self.value)))
-        return Bootstrapped(posterior, ADDED_NOISE * added, -(ADDED_NOISE + 1.0 / ADDED_NOISE) * added)
+        return Bootstrapped(posterior, ADDED_NOISE * added, -added / ADDED_NOISE)
 
 
 def model_of_curves(costs: Costs, errors: JointErrors) -> CostModel:

@@ -17,6 +17,8 @@ from wastenot.study.sweep import Sweep
 
 FEW_SETTINGS = 8  # of a kernel, auto among them, to which only the main shapes are fitted
 _MEMORY_STATES = 6  # the highest, whose power is fitted separately
+_LEAST_CLOCKS = 3  # of the lower half, to tell where time per clock gets flatter
+_BOUND = 0.5  # of a lower clock's slowing: kernels that show less of it do not tell the clock
 _HIGH_CORES = 3  # core clocks at which bandwidth is looked at
 _LEAST_TIME_NOISE = 1e-9  # variance of a log time
 _TOGETHER = 1024  # kernels that are compared with a table at once
@@ -97,7 +99,7 @@ def make_designs(sweep: Sweep, costs: Costs, time: Measured, row: IndexArray, re
         for recorded, most in zip((sweep.effective_core_mhz, sweep.effective_memory_mhz), highest[:2], strict=True)
     )
     held = bool(np.isnan(effective).any())
-    core = logs[:, 0] if held else effective
+    core = _core_rates(costs, log_time, logs[:, 0] if held else effective, noise)
     in_effect = logs[:, 1] if np.isnan(effective_memory).any() else effective_memory
     memory = _memory_rates(costs, log_time, np.unique(logs[:, 1]), in_effect)
     varying = np.ptp(logs, axis=0) > 0
@@ -155,27 +157,57 @@ def _time_shapes(
     return [shapes[kernel] for kernel in range(len(spans))]
 
 
+def _core_rates(costs: Costs, log_time: FloatArray, log_core: FloatArray, noise: float) -> FloatArray:
+    """Logarithm of the core clock that each row really had, from those reported or requested, shape (rows,).
+
+    A GPU keeps its clock above a floor, whatever it reports. The lower the clock, the more of a kernel's time it bounds, so
+    log time over log clock never gets flatter towards low clocks. Where it does, of the kernels that low clocks slow most at
+    the highest memory clock, the clock is higher than reported.
+    """
+    highest = np.isnan(costs.memory_mhz) | (costs.memory_mhz == np.nanmax(costs.memory_mhz, initial=0.0))
+    clocks = np.unique(costs.core_mhz[~np.isnan(costs.core_mhz)])
+    places = [highest & (costs.core_mhz == clock) for clock in clocks[: (len(clocks) + 1) // 2]]
+    levels = np.array([[_by_kernel(costs, each, place) for place in places] for each in (log_time, log_core)])
+    levels = levels.reshape(2, len(places), len(costs.kernels))
+    known = np.flatnonzero(~np.isnan(levels).any(axis=(0, 2)))
+    if len(known) < _LEAST_CLOCKS:
+        return log_core
+    time, clock = levels[:, known]
+    bound = np.argsort(time[-1] - time[0])[: max(3, len(costs.kernels) // 4)]
+    step = np.diff(clock.mean(axis=1))
+    slope = -np.diff(time[:, bound].mean(axis=1)) / step
+    steepest = np.maximum.accumulate(slope[::-1])[::-1]
+    unsure = np.sqrt(2.0 * noise / len(bound)) / step
+    missing = np.where((steepest > _BOUND) & (slope < steepest - 2.0 * unsure), step * (1.0 - slope / steepest), 0.0)
+    real = np.append(np.cumsum(missing[::-1])[::-1], 0.0)
+    return np.asarray(log_core + np.nan_to_num(np.interp(costs.core_mhz, clocks[known], real)))
+
+
 def _memory_rates(costs: Costs, log_time: FloatArray, clocks: FloatArray, log_memory: FloatArray) -> FloatArray:
     """Logarithm of the rate at which each row's memory delivers over that at the highest memory clock, shape (rows,).
 
     Bandwidth is not quite proportional to the clock in effect, so it is measured: by how much a lower memory clock slows
-    those kernels that the lowest slows most, at the highest core clocks.
+    those kernels that the lowest slows most, each against the next higher at the highest core clocks that both have.
     """
     state = np.abs(log_memory[:, None] - clocks).argmin(axis=1)
-    cores = np.unique(costs.core_mhz[~np.isnan(costs.core_mhz)])
-    high = np.isnan(costs.core_mhz) | (costs.core_mhz >= cores[-_HIGH_CORES:].min(initial=np.inf))
-    cell = costs.kernel[high] * len(clocks) + state[high]
-    shape = (len(costs.kernels), len(clocks))
-    readings = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-    with np.errstate(invalid="ignore"):
-        level = np.bincount(cell, log_time[high], minlength=shape[0] * shape[1]).reshape(shape) / readings
-    slowing = level - level[:, -1:]
+    core = np.nan_to_num(costs.core_mhz, nan=np.inf)
+    slowing = np.zeros((len(costs.kernels), len(clocks)))
+    upper = len(clocks) - 1
+    for lower in reversed(range(upper)):
+        shared = np.intersect1d(core[state == lower], core[state == upper])[-_HIGH_CORES:]
+        levels = [_by_kernel(costs, log_time, (state == each) & np.isin(core, shared)) for each in (lower, upper)]
+        slowing[:, lower] = slowing[:, upper] + levels[0] - levels[1]
+        upper = upper if np.isnan(slowing[:, lower]).any() else lower
     known = ~np.isnan(slowing).any(axis=0)
-    if not known.any():
-        return np.asarray(clocks[state])
     bound = np.argsort(-slowing[:, np.flatnonzero(known)[0]])[: max(3, len(slowing) // 4)]
     beyond = np.interp(clocks, clocks[known], -slowing[bound].mean(axis=0)[known] - clocks[known])
     return np.asarray((clocks + beyond)[state])
+
+
+def _by_kernel(costs: Costs, value: FloatArray, taken: NDArray[np.bool_]) -> FloatArray:
+    """Mean over the rows taken of each kernel, NaN where there are none; shape (kernels,)."""
+    total, number = (np.bincount(costs.kernel[taken], each, len(costs.kernels)) for each in (value[taken], None))
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
 
 
 def _shared_settings(costs: Costs, clocks: FloatArray, automatic: NDArray[np.bool_]) -> list[IndexArray]:

@@ -23,6 +23,7 @@ _BETWEEN = 6  # clocks per core step at which a power limit may hold
 _KNEES = (0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.92)  # core clocks, over the highest, above which voltage may rise
 _DIRECTIONS = 4
 _WIDENED = 2.0  # the directions' prior is this times what the same measurements allow, since they are used twice
+_UNIFORM = 1.0 / math.sqrt(12.0)  # standard deviation of a uniform distribution of width 1
 _UNLIKELY = 1e-4  # likelihood, over the best combination's, below which a combination is left out
 _BLOCK = (16, 2, 2)  # limits, ratios and exponents of a block of combinations: the fewest are then looked at
 _ROUNDING = 1e-12  # of scores
@@ -81,7 +82,8 @@ class ShapeTable:
         times -= times.mean(axis=-1, keepdims=True)
         self._times: FloatArray = times.reshape(-1, len(core))
         self._half_squares: FloatArray = 0.5 * np.einsum("cs,cs->c", self._times, self._times)
-        self._blocks = _blocks_of(grid[0].shape)
+        self._shape = grid[0].shape
+        self._blocks = _blocks_of(self._shape)
         self._centres = np.array([self._times[block].mean(axis=0) for block in self._blocks])
         self._radii = np.array([
             np.sqrt(((self._times[block] - centre) ** 2).sum(axis=1).max())
@@ -157,12 +159,19 @@ class ShapeTable:
         times = self._times[taken]
         mean = weight @ times
         directions = np.zeros((_DIRECTIONS, len(mean)))
-        if len(taken) > 1:
-            _, size, along = np.linalg.svd(np.sqrt(weight)[:, None] * (times - mean), full_matrices=False)
-            width = min(_DIRECTIONS, len(size))
-            directions[:width] = _WIDENED * size[:width, None] * along[:width]
+        apart = np.concatenate([np.sqrt(weight)[:, None] * (times - mean), self._within_step(int(taken[weight.argmax()]))])
+        _, size, along = np.linalg.svd(apart, full_matrices=False)
+        width = min(_DIRECTIONS, len(size))
+        directions[:width] = _WIDENED * size[:width, None] * along[:width]
         limit, ratio, exponent = (float(weight @ axis[taken]) for axis in (self._limit, self._ratio, self._exponent))
         return TimeShape(mean, directions, limit, ratio, exponent)
+
+    def _within_step(self, combination: int) -> FloatArray:
+        """By how much the truth may differ from the nearest combination: along each axis it is anywhere within a step."""
+        place, steps = np.unravel_index(combination, self._shape), np.eye(len(self._shape), dtype=np.intp)
+        lower, upper = (np.clip(place + sign * steps, 0, np.array(self._shape) - 1) for sign in (-1, 1))
+        apart = np.subtract(*(self._times[np.ravel_multi_index(tuple(ends.T), self._shape)] for ends in (upper, lower)))
+        return np.asarray(apart * (_UNIFORM / np.maximum((upper - lower).sum(axis=1), 1))[:, None])
 
 
 def _blocks_of(shape: tuple[int, ...]) -> list[IndexArray]:

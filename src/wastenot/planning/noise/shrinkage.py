@@ -38,7 +38,7 @@ _LEAST_SETTINGS = 3  # of the middle one of them, auto among them
 
 
 class Bootstrapped(NamedTuple):
-    """A posterior; by how much its means move with more noise, and what is then left of independent measurements.
+    """A posterior; by how much its means move with more noise, and independent measurements less its means.
 
     See :func:`wastenot.planning.noise.surface.posterior`; ``moved`` and ``left`` have shape (rows, draws).
     """
@@ -147,7 +147,7 @@ class _AsMeasured:
         """The posterior of all rows, and its coupled bootstrap with standard normal draws, shape (rows, draws)."""
         added = np.sqrt(self.measured.noise)[:, None] * draws
         posterior = self.posterior(np.arange(len(self.costs.kernel)))
-        return Bootstrapped(posterior, ADDED_NOISE * added, -(ADDED_NOISE + 1.0 / ADDED_NOISE) * added)
+        return Bootstrapped(posterior, ADDED_NOISE * added, -added / ADDED_NOISE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -190,7 +190,7 @@ class Solved(NamedTuple):
             mean weights, the offsets, and the doubt about the noise. Were more of the scatter noise, every value would move
             further towards its surface.
         moved: by how much each posterior mean moves with a little more noise; shape (kernels, settings, draws).
-        left: independent measurements less that moved mean; shape (kernels, settings, draws).
+        left: independent measurements less the posterior mean; shape (kernels, settings, draws).
     """
 
     mean: FloatArray
@@ -207,7 +207,8 @@ def posterior(readings: Readings, common: Hyperparameters, rough: FloatArray, dr
     Noise added to the measured values, and as much of it, scaled, taken from them, makes two sets whose noises are
     independent (Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means problem via coupled bootstrap
     techniques, arXiv:2111.09447, §2). Whatever is chosen by the first set is judged by the second without luck, also where
-    the prior is wrong.
+    the prior is wrong. It judges the mean as believed: the moved one, noisier, ought to be shrunk more, and is too good even
+    where the prior is right.
 
     With values y of prior mean m, prior covariance P and noise N, and W = (P + N)⁻¹, the posterior has mean m + P W (y − m)
     and covariance P − P W P. As P W = 1 − N W, these are y − N W (y − m) and N − N W N: the noise stands in front, so that
@@ -246,7 +247,7 @@ def _posterior(
     with_first[:, 0] = variance[:, 0]  # of the first with itself, to the last digit
     doubted = believed.doubt / noise * pulled[:, 0]
     moved = ADDED_NOISE * (added - drawn)
-    left = pulled - moved - added / ADDED_NOISE
+    left = pulled - added / ADDED_NOISE
     return Solved(
         believed.value - pulled[:, 0],
         variance,

@@ -9,6 +9,7 @@ plan and baselines will run is another: nothing fixes it, and kernels that a pow
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,9 +23,11 @@ _LEAST_SPREAD_C = 1.0  # root mean square of repeats' temperatures (whole degree
 _LEAST_REPEATS = 8
 _RUNS_C = 3.0  # how far from the baselines' temperature a plan may run: a twentieth to a tenth of 50 degrees above ambient
 _AT_LIMIT = 0.97  # of the highest power: above it a power limit sets the power, and leakage costs clock instead
-_VOLTAGE_EXPONENT = 4  # of the core clock; stands for the cube of a voltage that rises only at high clocks
+_KNEES = (0.6, 0.8)  # core clock, over the highest, up to which voltage is lowest: anywhere between these
+_HIGHEST_VOLTAGE = 1.5  # over the lowest
+_LOWEST_LEAKAGE = _HIGHEST_VOLTAGE**-3  # over the highest: leakage grows about with the cube of the voltage
 # Per degree, as fractions of the highest power: a tenth of it is leakage, which grows by about 1 % per degree.
-_USUAL_SLOPES = (5e-4, 1e-3)
+_USUAL_SLOPES = (1e-3 * _LOWEST_LEAKAGE, 1e-3 * (1.0 - _LOWEST_LEAKAGE))
 _GRID = 81  # values of each slope that are weighed
 _REACH = 4.0  # standard errors that the grid extends to either side of the likeliest
 _LEAST_NOISE = 1e-12  # relative variance of a power, below any instrument's
@@ -36,7 +39,7 @@ class Levelled:
 
     Attributes:
         sweep: as it would be at the mean temperature of its baselines.
-        time_errors: loadings, as fractions of each row's time, of errors of variance 1 common to all rows; shape (rows, 3).
+        time_errors: loadings, as fractions of each row's time, of errors of variance 1 common to all rows; shape (rows, 4).
         power_errors: the same of power.
     """
 
@@ -48,19 +51,20 @@ class Levelled:
 def at_one_temperature(sweep: Sweep) -> Levelled:
     """The sweep with the times and energies that it would have at the mean temperature of its baselines.
 
-    Leakage is modelled as linear in temperature, with a slope that rises with the core clock: a + b (f / f_highest)⁴ watts
-    per degree, a and b non-negative, estimated from repeats and a prior of usual values. It adds to the power of a row;
-    where a power limit holds the power it lengthens the time instead, by the kernel's own ratio of time to power between
-    that row and one below the limit. A sweep whose repeats do not differ in temperature is returned unchanged.
+    Leakage is modelled as linear in temperature, with a slope of a + b (V³ − 1) watts per degree, where the voltage V rises
+    from a knee of the core clock on; a and b, non-negative, are estimated from repeats and a prior of usual values. It adds
+    to the power of a row; where a power limit holds the power it lengthens the time instead, by the kernel's own ratio of
+    time to power between that row and one below the limit. A sweep whose repeats do not differ in temperature is returned
+    unchanged.
     """
-    unchanged = Levelled(sweep, np.zeros((len(sweep.time_s), 3)), np.zeros((len(sweep.time_s), 3)))
+    unchanged = Levelled(sweep, np.zeros((len(sweep.time_s), 4)), np.zeros((len(sweep.time_s), 4)))
     power = sweep.energy_j / sweep.time_s
     known = ~np.isnan(sweep.temperature_c)
     reference_c = baseline_temperature_c(sweep)
     if reference_c is None:
         return unchanged
     limited = power >= _AT_LIMIT * power.max()
-    shapes = _slopes(sweep)
+    shapes, unsure = np.split(_slopes(sweep), [2], axis=1)
     row = rows_of_readings(sweep)
     free = known & ~limited
     apart_c, apart_w = (_from_mean(value, row, free) for value in (sweep.temperature_c, power))
@@ -71,9 +75,9 @@ def at_one_temperature(sweep: Sweep) -> Levelled:
     each = shapes[repeated] * (apart_c / power)[repeated, None]
     freedom = int(repeated.sum()) - len(np.unique(row[repeated]))
     slope, root = _slope_posterior(each, (apart_w / power)[repeated], freedom, usual)
-    warmer = np.where(known, reference_c - sweep.temperature_c, 0.0)[:, None] * shapes / power[:, None]
-    added = warmer @ slope
-    errors = np.column_stack([warmer @ root, _RUNS_C * (shapes @ slope) / power])
+    warmer = (np.where(known, reference_c - sweep.temperature_c, 0.0) / power)[:, None]
+    added = warmer * shapes @ slope
+    errors = np.column_stack([warmer * shapes @ root, warmer * unsure * slope[1], _RUNS_C * (shapes @ slope) / power])
     longer = np.where(limited, _elasticity(sweep, power, limited), 0.0)
     time_s = sweep.time_s * np.exp(longer * added)
     level = replace(sweep, time_s=time_s, energy_j=time_s * power * np.where(limited, 1.0, 1.0 + added))
@@ -128,10 +132,13 @@ def _not_negative(columns: FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _slopes(sweep: Sweep) -> FloatArray:
-    """The two components of each row's watts per degree, shape (rows, 2)."""
+    """The two components of each row's watts per degree, and how unsure the second is; shape (rows, 3)."""
     core = _in_effect(sweep.effective_core_mhz, sweep.core_mhz)
     rate = core / core.max()
-    return np.column_stack([np.ones(len(rate)), rate**_VOLTAGE_EXPONENT])
+    knee = np.array(_KNEES)
+    voltage = 1.0 + (_HIGHEST_VOLTAGE - 1.0) * np.maximum(rate[:, None] - knee, 0.0) / (1.0 - knee)
+    rising = (voltage**3 - 1.0) / (_HIGHEST_VOLTAGE**3 - 1.0)
+    return np.column_stack([np.ones(len(rate)), rising.mean(axis=1), (rising[:, 0] - rising[:, 1]) / math.sqrt(12.0)])
 
 
 def _in_effect(effective: FloatArray, requested: FloatArray) -> FloatArray:
