@@ -152,26 +152,42 @@ class ShapeTable:
         kernel, taken, score = self._likely(wanted, -noise * math.log(_UNLIKELY))
         begin = np.searchsorted(kernel, np.arange(len(wanted) + 1))
         weight = np.exp((score - np.maximum.reduceat(score, begin[:-1])[kernel]) / noise)
-        return [self._time_shape(taken[first:end], weight[first:end]) for first, end in pairwise(begin.tolist())]
+        likeliest = [first + int(weight[first:end].argmax()) for first, end in pairwise(begin.tolist())]
+        within = self._within_step(taken[likeliest])
+        parts = zip(pairwise(begin.tolist()), within, strict=True)
+        return [self._time_shape(taken[first:end], weight[first:end], step) for (first, end), step in parts]
 
-    def _time_shape(self, taken: IndexArray, weight: FloatArray) -> TimeShape:
+    def _time_shape(self, taken: IndexArray, weight: FloatArray, within: FloatArray) -> TimeShape:
         weight = weight / weight.sum()
         times = self._times[taken]
         mean = weight @ times
         directions = np.zeros((_DIRECTIONS, len(mean)))
-        apart = np.concatenate([np.sqrt(weight)[:, None] * (times - mean), self._within_step(int(taken[weight.argmax()]))])
-        _, size, along = np.linalg.svd(apart, full_matrices=False)
-        width = min(_DIRECTIONS, len(size))
-        directions[:width] = _WIDENED * size[:width, None] * along[:width]
+        apart = np.concatenate([np.sqrt(weight)[:, None] * (times - mean), within])
+        if len(apart) <= len(mean):  # the same as by singular values, and quicker
+            _, across = np.linalg.eigh(apart @ apart.T)
+            scaled = across.T[::-1] @ apart
+        else:
+            _, size, along = np.linalg.svd(apart, full_matrices=False)
+            scaled = size[:, None] * along
+        width = min(_DIRECTIONS, len(scaled))
+        directions[:width] = _WIDENED * scaled[:width]
         limit, ratio, exponent = (float(weight @ axis[taken]) for axis in (self._limit, self._ratio, self._exponent))
         return TimeShape(mean, directions, limit, ratio, exponent)
 
-    def _within_step(self, combination: int) -> FloatArray:
-        """By how much the truth may differ from the nearest combination: along each axis it is anywhere within a step."""
-        place, steps = np.unravel_index(combination, self._shape), np.eye(len(self._shape), dtype=np.intp)
-        lower, upper = (np.clip(place + sign * steps, 0, np.array(self._shape) - 1) for sign in (-1, 1))
-        apart = np.subtract(*(self._times[np.ravel_multi_index(tuple(ends.T), self._shape)] for ends in (upper, lower)))
-        return np.asarray(apart * (_UNIFORM / np.maximum((upper - lower).sum(axis=1), 1))[:, None])
+    def _within_step(self, combinations: IndexArray) -> FloatArray:
+        """By how much the truth may differ from the nearest combination: along each axis it is anywhere within a step.
+
+        Shape (combinations, axes, settings).
+        """
+        places, steps = (
+            np.stack(np.unravel_index(combinations, self._shape), axis=-1),
+            np.eye(len(self._shape), dtype=np.intp),
+        )
+        lower, upper = (np.clip(places[:, None] + sign * steps, 0, np.array(self._shape) - 1) for sign in (-1, 1))
+        below, above = (
+            self._times[np.ravel_multi_index(tuple(np.moveaxis(each, -1, 0)), self._shape)] for each in (lower, upper)
+        )
+        return np.asarray((above - below) * (_UNIFORM / np.maximum((upper - lower).sum(axis=-1), 1))[..., None])
 
 
 def _blocks_of(shape: tuple[int, ...]) -> list[IndexArray]:
