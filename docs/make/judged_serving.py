@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from statistics import median
 from typing import Any
@@ -127,32 +128,23 @@ def unseen() -> str:
 
 
 def control() -> str:
-    """Clocks by metrics on all GPUs, trace by trace."""
+    """Clocks by metrics on all GPUs."""
     draws = [draw["traces"] for draw in read_json(SERVING / "cluster-unseen.json")["draws"]]
-    lines = []
-    for row in next(traces for traces in draws if CONTROL in traces[0]):
-        cells = [f"{row['service'].split()[0]}, {row['shape']}", percent(row["all GPUs"]["worst"], 2)]
-        for name in ("best clock", CONTROL):
-            if row[name] is None:
-                cells.append("–")
-                continue
-            saved = percent(1 - row[name]["energy_j"] / row["all GPUs"]["energy_j"])
-            cells.append(f"{saved if row[name]['keeps'] else f'({saved})'}, {percent(row[name]['worst'], 2)}")
-        lines.append(cells)
-    return table(f"trace | all GPUs, default clocks | best clock, in hindsight | `{CONTROL}`", lines)
+    lines = _of_draw(next(traces for traces in draws if CONTROL in traces[0]), ("all GPUs", "best clock", CONTROL))
+    return table(f"traces | all GPUs, default clocks | best clock, in hindsight | `{CONTROL}`", lines)
 
 
 CONTROL = "all-on-by-metrics"
 JUDGED = ("all GPUs", "best-static", "dynamollm", "parking")
 
 
-def _of_draw(rows: list[dict[str, Any]]) -> list[list[str]]:
+def _of_draw(rows: list[dict[str, Any]], judged: Sequence[str] = JUDGED) -> list[list[str]]:
     """Of one draw of the traces."""
     lines = []
     for service in dict.fromkeys(row["service"] for row in rows):
         kept = [row for row in rows if row["service"] == service and row["all GPUs"]["keeps"]]
         cells = [f"{service}, the {len(kept)} that all GPUs keep"]
-        for name in JUDGED:
+        for name in judged:
             if name not in rows[0]:
                 cells.append("–")
                 continue
@@ -164,7 +156,7 @@ def _of_draw(rows: list[dict[str, Any]]) -> list[list[str]]:
         lines.append(cells)
     for row in rows:
         if not row["all GPUs"]["keeps"]:
-            cells = ["–" if name not in row else percent(row[name]["worst"], 2) for name in JUDGED]
+            cells = ["–" if row.get(name) is None else percent(row[name]["worst"], 2) for name in judged]
             cells[-1] += "; warned" if row.get("parking", {}).get("warned") else ""
             lines.append([f"{row['service']}, {row['shape']}", *cells])
     return lines
