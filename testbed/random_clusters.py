@@ -44,10 +44,12 @@ class Follows:
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
         self.engine, self.asked, self.effective_s = engine, int(self.rule.by_batch[0]), math.inf
+        self.in_effect = self.asked
         return self.asked
 
     def choose(self, view: View) -> Choice:
         setting = self.rule.prompts if len(view.waiting_tokens) else self.rule.by_batch[len(view.running_context)]
+        self.in_effect = view.setting
         self.ask(int(setting), view.setting, view.now_s)
         return Choice(self.asked)
 
@@ -57,7 +59,7 @@ class Follows:
 
     def rests_j(self, served: Served, until_s: float) -> float:
         """Energy of the engine from its last step on, with nothing to do."""
-        end_s, in_effect, power_w = served.end_s, served.last_setting, self.engine.tables.idle_power_w
+        end_s, in_effect, power_w = served.end_s, self.in_effect, self.engine.tables.idle_power_w
         if self.effective_s <= end_s:
             in_effect = self.asked
         self.ask(int(self.rule.by_batch[0]), in_effect, end_s)

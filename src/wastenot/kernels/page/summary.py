@@ -182,7 +182,7 @@ def _waste(plan: Plan) -> tuple[Card, ...]:
 
 def _potential(plan: Plan) -> tuple[Card, ...]:
     """What the numbers as measured would seem to give."""
-    if plan.potential is None:
+    if plan.potential is None or percent(plan.potential.energy_change) == percent(plan.headline.energy_change):
         return ()
     return (
         Card(
