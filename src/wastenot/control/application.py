@@ -131,7 +131,7 @@ def prepare(
         DeviceError: a GPU does not respond.
     """
     path = plan.workload if isinstance(plan, Plan) else os.fspath(plan)
-    made = plan if isinstance(plan, Plan) else read_plan(plan)
+    made = read_plan(plan)
     schedule = schedule_of(made, path)
     names = tuple(devices or (device_of_study(path, made.device),))
     if program and len(names) == 1 and names[0].startswith("sim:"):

@@ -122,7 +122,7 @@ def sweep(
     tasks = _tasks(workload, device, granularity, state, shape)
     target = _device(device, tasks)
     check_measures(target)
-    kept = study if not isinstance(study, str | os.PathLike) else open_study(study, create=True)
+    kept = open_study(study, create=True)
     estimate: Callable[[], Estimate]
     measure: Callable[[], SweepOutcome]
     resumed: dict[str, Any] = {"budget_s": budget_s, "command": command, "progress": progress}
@@ -226,8 +226,10 @@ def validate(
     from wastenot.devices.open import device_of_study
     from wastenot.kernels.run.interleaved import validate as measure_plan
     from wastenot.meters.tasks import tasks_in_study
+    from wastenot.planning.plan_file import read_plan
+    from wastenot.study.store import open_study
 
-    made, source = _plan(plan), _study(study)
+    made, source = read_plan(plan), open_study(study)
     held = source.read(workload or made.workload, made.state, made.measured_granularity)
     tasks = tasks_in_study(source, held)
     target = _device(device or device_of_study(str(source), held.device), tasks, seed=1)
@@ -298,13 +300,13 @@ def refine(
     wanted = refining.Finalists() if finalists is None else finalists
     if not isinstance(wanted, refining.Finalists):
         raise BadInputError(f"`finalists` {finalists!r}: give wn.Finalists(...), such as wn.Finalists(each=3, repeats=3)")
-    source = _study(study)
+    source = open_study(study)
     key = (workload.name, workload.state, workload.granularity) if isinstance(workload, WorkloadKey) else (workload,)
     held = source.read(*key)
     before = make_plan(held, max_slowdown=max_slowdown)
     tasks = tasks_in_study(source, held)
     target = _device(device, tasks)
-    kept = source if into is None else (open_study(into, create=True) if isinstance(into, str | os.PathLike) else into)
+    kept = source if into is None else open_study(into, create=True)
     candidates = wanted.of(held, before, target)
     with target.clocks.claimed():
         outcome = refining.refine(
@@ -351,11 +353,12 @@ def transfer(
     """
     from wastenot.kernels.run.interleaved import transfer as measure_transfer
     from wastenot.meters.tasks import tasks_of
+    from wastenot.planning.plan_file import read_plan
     from wastenot.workloads.build import build_workload
 
     if bool(batch) == bool(tensor_parallel):
         raise BadInputError("`batch`, `tensor_parallel`: give one of them, such as 40,20,10 or 1,2,4")
-    made = _plan(plan)
+    made = read_plan(plan)
     if made.run is None:
         raise BadInputError(
             f"the plan's workload '{made.workload}' is not known to be a model's, and only models can run at other "
@@ -384,15 +387,3 @@ def _device(device: str | Device, tasks: WorkloadTasks, seed: int = 0) -> Device
     return open_device(
         device, seed=seed, workload=tasks.name if recorded else None, granularity=tasks.granularity if recorded else None
     )
-
-
-def _plan(plan: PathLike | Plan) -> Plan:
-    from wastenot.planning.plan_file import read_plan
-
-    return read_plan(plan) if isinstance(plan, str | os.PathLike) else plan
-
-
-def _study(study: PathLike | Study) -> Study:
-    from wastenot.study.store import open_study
-
-    return open_study(study) if isinstance(study, str | os.PathLike) else study

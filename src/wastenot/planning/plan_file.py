@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 
 from wastenot.core.documents import content_digest, read_document
+from wastenot.core.files import PathLike
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.dwell import count_switches
 from wastenot.planning.plan import Plan
@@ -15,12 +15,14 @@ from wastenot.planning.schedule import Schedule
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
 
 
-def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan and check that it is complete, consistent and unedited.
+def read_plan(path: PathLike | Plan) -> Plan:
+    """Read a plan and check that it is complete, consistent and unedited; one that is read already is returned as it is.
 
     Raises:
         BadInputError: it is not; the text gives file, line and field.
     """
+    if isinstance(path, Plan):
+        return path
     document = read_document(path, Plan, "make the plan again with 'wastenot kernel plan'")
     plan = document.content
     for field, stated, true in _recomputed(plan):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.files import PathLike
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.study import catalog, schema
@@ -32,13 +32,12 @@ from wastenot.study.sweep_log import begin_sweep, recorded_sweeps
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 
 
-def open_study(
-    where: str | os.PathLike[str], *, create: bool = False, look: bool = True, busy_timeout_s: float = 5.0
-) -> Study:
+def open_study(where: PathLike | Study, *, create: bool = False, look: bool = True, busy_timeout_s: float = 5.0) -> Study:
     """Open a study.
 
     Args:
-        where: a file name, or any SQLAlchemy URL such as ``postgresql://user@host/database``.
+        where: a file name, or any SQLAlchemy URL such as ``postgresql://user@host/database``; a study that is open is
+            returned as it is.
         create: let the first :meth:`Study.add` make a file that is missing; nothing is made before.
         look: refuse at once what could not be read or made; otherwise the first use does.
         busy_timeout_s: how long to wait for another program that is writing to it.
@@ -47,6 +46,8 @@ def open_study(
         StudyError: there is no such file and ``create`` is not set, or no folder to make it in; the URL is wrong or its
             driver is missing.
     """
+    if isinstance(where, Study):
+        return where
     database = connect(parse_address(where), timeout_s=busy_timeout_s, create=create)
     if look:
         (database.check_makeable if create else database.check_there)()
@@ -396,7 +397,7 @@ class Study:
         return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, held, others)
 
 
-Source = str | os.PathLike[str] | Study | Sweep
+Source = PathLike | Study | Sweep
 """What may stand for a sweep: a study's file name or database URL, an open study, or the sweep itself."""
 
 
@@ -416,8 +417,7 @@ def sweep_of(
         StudyError: the study cannot be read.
     """
     if not isinstance(source, Sweep):
-        study = source if isinstance(source, Study) else open_study(source)
-        return study.read(workload, state, granularity, finer=True)
+        return open_study(source).read(workload, state, granularity, finer=True)
     if workload not in (None, source.workload):
         raise BadInputError(
             f"`workload` '{workload}': the sweep is of workload '{source.workload}'; leave it out or read another"

@@ -157,7 +157,7 @@ def import_sweep(
     content = read_bytes(file)
     sweep = parse_sweep(content, file, workload=workload, device=device or UNKNOWN_DEVICE, origin=origin)
     sweep = _named(sweep, _shown(file), state, granularity)
-    target = study if isinstance(study, Study) else open_study(study, create=True)
+    target = open_study(study, create=True)
     digest = hashlib.sha256(content).hexdigest()
     return target.add(sweep, source=Path(_shown(file)).name, sha256=digest, append=append)
 
@@ -201,7 +201,7 @@ def export_sweep(
         StudyError: the study cannot be read.
         MissingExtraError: it is to be a Parquet file and Polars is not installed.
     """
-    source = study if isinstance(study, Study) else open_study(study)
+    source = open_study(study)
     if source.path is not None and Path(file).exists() and source.path.exists() and source.path.samefile(file):
         raise BadInputError(f"{file}: is the study itself; name another file")
     sweep = source.read(workload, state, granularity)

@@ -177,7 +177,7 @@ def job_overview(study: str | os.PathLike[str] | Study, name: str, *, device: st
         BadInputError: there is no such job, or it has not run on the device.
         StudyError: the study cannot be read.
     """
-    store = JobStore(study if isinstance(study, Study) else open_study(study))
+    store = JobStore(open_study(study))
     stored = store.read(name, device)
     if device is not None and stored.device != device:
         raise BadInputError(f"`device` {device}: the job has not run there; {suggestion(device, stored.devices)}")

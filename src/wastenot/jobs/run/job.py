@@ -138,8 +138,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
     def __enter__(self) -> TrainingRun | FollowingRun:
         """Begin a run."""
         check_terms(self._terms)
-        given = self._study
-        study = given if isinstance(given, Study) else open_study(given, create=True, look=False, busy_timeout_s=_PATIENCE_S)
+        study = open_study(self._study, create=True, look=False, busy_timeout_s=_PATIENCE_S)
         store, seats = JobStore(study), seats_of_this_process()
         if seats is not None and not seats.first:
             meter = JobMeter(place_of(self._device)) if seats.measures else None

@@ -128,7 +128,7 @@ def forecast(
     check_draws(draws)
     if knowledge not in KNOWLEDGES:
         raise BadInputError(f"`knowledge` {knowledge}: choose one of {', '.join(KNOWLEDGES)}")
-    held = study if isinstance(study, Study) else open_study(study)
+    held = open_study(study)
     curves = None if ignore_natural else natural_curves(held, workload)
     observed, preset, notes = observe(held, workload, gpu, None if curves is None else "natural")
     slow = preset.switching.memory_s >= SLOW_SWITCH_S

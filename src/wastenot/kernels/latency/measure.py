@@ -108,7 +108,7 @@ def measure_latency(
     """
     target = open_device(device, seed=seed) if isinstance(device, str) else device
     planned = design(target, kinds=kinds, core_mhz=core_mhz, error=relative_error, most_s=time_limit_s)
-    store = study if study is None or isinstance(study, Study) else open_study(study, create=True)
+    store = None if study is None else open_study(study, create=True)
     if store is not None:
         store.check_device(target.identity.label)
     found = measured_latency(target, planned, seed=seed, progress=progress)

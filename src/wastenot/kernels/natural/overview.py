@@ -169,7 +169,7 @@ def natural_overview(
         BadInputError: it was not measured at natural clocks.
         StudyError: the study cannot be read, or no kernel was measured yet.
     """
-    held = study if isinstance(study, Study) else open_study(study)
+    held = open_study(study)
     sweep = held.read(workload, "natural", partial=True)
     curves = curves_of(sweep, held.natural_curves(sweep.workload, sweep.granularity))
     planner = Planner(sweep)

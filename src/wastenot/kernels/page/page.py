@@ -31,7 +31,7 @@ from wastenot.pages.table import Fold, Table
 from wastenot.planning.plan import Plan
 from wastenot.planning.plan_file import read_plan
 from wastenot.planning.planner import Planner, plan as make_plan
-from wastenot.study.store import Source, Study, open_study
+from wastenot.study.store import Source, open_study
 from wastenot.study.sweep import Sweep
 
 MOST_TABLE_ROWS = 200
@@ -75,11 +75,11 @@ def report(
         StudyError: the study cannot be read.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    made = read_plan(plan) if isinstance(plan, str | os.PathLike) else plan
+    made = None if plan is None else read_plan(plan)
     if isinstance(source, Sweep):
         held, study = source, None
     else:
-        study = source if isinstance(source, Study) else open_study(source)
+        study = open_study(source)
         measured = (None, None, None) if made is None else (made.workload, made.state, made.measured_granularity)
         held = study.read(workload or measured[0], *measured[1:])
     made = make_plan(held) if made is None else made

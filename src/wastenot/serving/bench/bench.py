@@ -194,7 +194,7 @@ def prepare_bench(
     _check_clocks(devices, settings)
     store = None
     if study is not None:
-        store = ServingStore(study if isinstance(study, Study) else open_study(study, create=True))
+        store = ServingStore(open_study(study, create=True))
     load = load or load_of_lengths(Lengths(PROMPT_TOKENS), Lengths(OUTPUT_TOKENS), seed=seed)
     if load.api is not None and target.api is None:
         target = replace(target, api=load.api)

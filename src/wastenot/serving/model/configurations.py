@@ -41,7 +41,7 @@ def configurations_of(sources: Iterable[str | os.PathLike[str] | Study]) -> tupl
                 raise BadInputError(
                     f"{source}: does not exist; give a study of 'wastenot serve bench', or a table of ML.ENERGY"
                 )
-        found = ServingStore(source if isinstance(source, Study) else open_study(source)).points()
+        found = ServingStore(open_study(source)).points()
         if not found:
             raise BadInputError(f"{source}: holds no measured servers; measure some with 'wastenot serve bench --study'")
         points += found
@@ -139,7 +139,7 @@ def at_other_clocks(
     models = dict.fromkeys(each.model for each in points)
     if len(models) > 1:
         raise BadInputError(f"`clocks`: a profile is of one model; choose the model with `model` from {_some(models)}")
-    if all(each.evidence == "simulated" for each in points):
+    if all(each.beside_idle_gpu for each in points):
         raise BadInputError(
             "`clocks`: the energy of these points is that of an idle simulated GPU, which says nothing of other clocks; "
             "measure beside the server's own GPUs (serve bench --device or --meter)"

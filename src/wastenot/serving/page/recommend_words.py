@@ -323,7 +323,7 @@ def notes(found: Recommended) -> list[str]:
     beyond = tail_text(found) if found.bounds.latencies else "no latency is bounded"
     remedy = f" (--percentile {found.also} bounds that instead)" if beyond.endswith(", above the bound") else ""
     idle = "energy is that of an idle simulated GPU, which does not run the server: no saving follows from it"
-    texts = [idle if any(_idle(each.point) for each in found.chosen) else "", f"{beyond}{remedy}" if beyond else ""]
+    texts = [idle if any(each.point.beside_idle_gpu for each in found.chosen) else "", f"{beyond}{remedy}" if beyond else ""]
     texts += [*(note for each in found.chosen for note in each.point.notes)]
     tables = dict.fromkeys(each.source.partition(": ")[2] for each in found.points if is_published(each))
     if tables and not all(map(is_published, found.points)):
@@ -331,11 +331,6 @@ def notes(found: Recommended) -> list[str]:
     if _only_batches(found):
         texts.append("only the batch size was chosen: each model is known on one number of GPUs")
     return [_sentence(text) + "." for text in dict.fromkeys(texts) if text]
-
-
-def _idle(point: ServingPoint) -> bool:
-    """Whether its energy is that of a simulated GPU, which no server runs on."""
-    return point.evidence == "simulated"
 
 
 def is_published(point: ServingPoint) -> bool:
@@ -363,7 +358,7 @@ def chosen_table(found: Recommended) -> Table:
         Listed(_sentence(found.cost_title), lambda each: each.cost, found.cost_text),
         *(_latency_column(found, each) for each in found.statistics),
         Listed("At the fastest", lambda each: each.fastest_cost, found.cost_text),
-        Listed("Saved", lambda each: None if _idle(each.point) else each.saved, lambda value: percent(value, 1)),
+        Listed("Saved", lambda each: None if each.point.beside_idle_gpu else each.saved, lambda value: percent(value, 1)),
     ]
     of = " and ".join(map(called, found.statistics))
     note = f"Saved: compared with the fastest configuration of the model. {_sentence(of)}: {LATENCY_NAMES[found.latency]}."

@@ -89,6 +89,11 @@ class ServingPoint:
         return not self.why_unstable
 
     @property
+    def beside_idle_gpu(self) -> bool:
+        """Whether its energy is that of a simulated GPU, which no server runs on."""
+        return self.evidence == "simulated"
+
+    @property
     def energy_per_request_j(self) -> float | None:
         """Energy of a request of mean length."""
         if self.output_tokens is None or self.energy_per_token_j is None:
