@@ -195,5 +195,5 @@ def test_every_process_of_torchrun(plan, tmp_path, gpus):
 def test_ranks_that_apply_it_themselves(plan, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     done = run(tmp_path, *TORCHRUN, plan)
-    assert done.stdout.count("trained 2\n") == 2
+    assert done.stdout.count("trained 2") == 2  # two processes write it: their line ends may come together
     assert "the hooks saw 19 and 19 iterations" in done.stderr and "does not answer" not in done.stderr, done.stderr
