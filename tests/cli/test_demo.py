@@ -23,7 +23,7 @@ def test_the_demo_needs_nothing_and_writes_a_page(wastenot, monkeypatch):
     page = wastenot.folder / "wastenot-demo" / "report.html"
     assert page.stat().st_size > 100_000 and page.resolve().as_uri() in ran.out
     assert "simulated" in ran.out.splitlines()[0]
-    assert "Verdict   limit kept" in ran.out and "wastenot apply" in ran.out
+    assert ": limit kept (simulated)" in ran.out and "wastenot apply" in ran.out
     assert "Applied   saved" in ran.out and ran.out.count("simulated") > 3
     job = wastenot.folder / "wastenot-demo" / "run.html"
     assert "<b>few</b> on sim:rtx-3080-ti" in job.read_text() and f"{job.resolve().as_uri()}: the job" in ran.out

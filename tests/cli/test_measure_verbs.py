@@ -99,7 +99,7 @@ def test_run_does_everything(toy, monkeypatch):
     ran = toy(*command)
     assert ran.code == 0, ran.err
     assert "Each kernel, and all numbers: wastenot show all/plan.json -v" in ran.out and "Objective" not in ran.out
-    assert "\nToday     " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out
+    assert "\nToday     " in ran.out and "\nValidated " in ran.out and "\nPage      file:" in ran.out
     assert {path.name for path in folder.iterdir()} == {"study.db", "plan.json"}
     (given,) = report.call_args_list
     assert given.args[1] == Path("all/report.html") and given.kwargs["figures"] == Path("all/figures")

@@ -83,7 +83,7 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
         for workload in summary.workloads
         for when in workload.imports
     ]
-    device = f"device {escape(summary.device)}" if summary.device else "no measurements"
+    device = f"device {escape(summary.device)}" if summary.device else "no measurements of kernels"
     head = (
         f"[bold]{escape(study)}[/]: {device}; schema {summary.schema_version}, created by "
         f"{escape(summary.created_by)} on {summary.created_at:%Y-%m-%d %H:%M} UTC"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from wastenot.core.errors import BadInputError
@@ -116,6 +117,8 @@ def test_the_digest_changes_with_what_runs_depend_on_and_with_nothing_else(tmp_p
         ("duration_s = 60.0", "duration_s = 1e9", "rate_per_s: asks for 5e+09 requests"),
         ('kind = "poisson"', 'kind = "weekly"', "x.toml: traffic[1]"),
         ("duration_s = 60.0", "duration_s = 60.0\nprompt_tokens = {median = -1}", "traffic[1].prompt_tokens.median"),
+        ("duration_s = 60.0", "duration_s = 60.0\nprompt_tokens = {median = 1.0, mean = 2.0}", "'mean', not both"),
+        ("duration_s = 60.0", 'duration_s = 60.0\nprompt_tokens = {mean = "x"}', "'mean' and 'sigma' must be numbers"),
         ("[run]", "failures = [{host = 7, at_s = 1.0}]\n[run]", "traffic[1].failures[1].host: there is no host 7"),
         ("[run]", "failures = [{host = 0, at_s = 3.0, back_s = 1.0}]\n[run]", "back_s: must be later than at_s"),
         ("[run]", '[[traffic]]\nkind = "trace"\nfile = "none.csv"\n[run]', "traffic[2].file: "),
@@ -137,6 +140,13 @@ def test_what_is_wrong_is_said_by_file_and_key(tmp_path, old, new, says):
         parse_scenario(GOOD.replace(old, new).encode(), tmp_path / "x.toml", ["first", "second"])
     assert says in str(caught.value)
     assert str(tmp_path / "x.toml") in str(caught.value) and ";" in str(caught.value)
+
+
+def test_lengths_may_be_given_by_their_mean(tmp_path):
+    by_mean = GOOD.replace("duration_s = 60.0", "duration_s = 60.0\noutput_tokens = {mean = 200.0, sigma = 0.5}")
+    (traffic,) = parse_scenario(by_mean.encode(), tmp_path / "x.toml", ["first", "second"]).parts.traffic
+    drawn = traffic.output_tokens.lengths().draw(20_000, np.random.default_rng(1))
+    assert float(np.mean(drawn)) == pytest.approx(200.0, rel=0.02)
 
 
 def test_files_that_are_no_text_or_not_there_are_said_so(tmp_path):

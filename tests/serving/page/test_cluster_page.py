@@ -11,9 +11,19 @@ from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import parse_scenario
+from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.page.cluster_page import cluster_figures, cluster_page, timeline_rows
 from wastenot.serving.page.cluster_tables import classes_table, policies_table
-from wastenot.serving.page.cluster_words import cautions_on, effect_text, notes_on, plain_names, plan_text, verdict_text
+from wastenot.serving.page.cluster_words import (
+    cautions_on,
+    effect_text,
+    notes_on,
+    panels,
+    plain_names,
+    plan_text,
+    replay_command,
+    verdict_text,
+)
 
 pytest.importorskip("altair")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,6 +112,10 @@ def test_the_headline_is_the_plan_that_needs_no_control_or_else_a_policy_that_me
     )
     (none,) = compared([replace(each, failed=True) for each in records])
     assert effect_text(scenario, none) == "No policy meets the deadlines of every class"
+    against_late = [replace(each, failed=True) if each.policy == first.policy else each for each in records]
+    (unjudged,) = compared(against_late)
+    assert effect_text(scenario, unjudged).endswith("no saving is stated, as single-pool itself misses the deadlines")
+    assert not any("saved" in panel.value for panel in panels(scenario, unjudged))
     (alone,) = compared([first])
     assert effect_text(scenario, alone).startswith("No policy saves energy")
     assert any("No policy can use less" in note for note in notes_on(scenario, found))
@@ -109,6 +123,12 @@ def test_the_headline_is_the_plan_that_needs_no_control_or_else_a_policy_that_me
     notes = notes_on(scenario, lost)
     assert "single-pool left 3 requests unanswered." in notes and notes == cautions_on(scenario, lost)
     assert any("which failed itself" in note for note in notes) and not any("No policy can" in note for note in notes)
+
+
+def test_deadlines_that_were_asked_for_are_asked_of_ones_own_servers():
+    assert replay_command(LITERATURE).endswith("http://PROMETHEUS:9090")
+    own = Deadlines((1.0, 1.0, 3.0), tbt_s=0.05)
+    assert replay_command(own).endswith("9090 --ttft 1s,1s,3s --tbt 0.05s")
 
 
 def test_classes_are_shown_by_the_seed_that_kept_least(records, first):

@@ -233,19 +233,19 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
     if today.energy_change_interval is not None:
         low, high = today.energy_change_interval
         within = f" ({percent(-high)} to {percent(-low)})"
-    how = "" if today.rung is None else f", by a schedule: {apply_command(plan, files)}"
+    finest = applicable_today(plan).finest
+    one = "" if finest is None or finest.energy_change is None else "; ".join(finest.commands)
+    how = f"with one setting: {one}" if today.rung is None else f"by a schedule: {apply_command(plan, files)}"
     if today.sets_something:
-        now.append(f"Today     {percent(-today.energy_change)} of the energy saved{within}{how}")
+        now.append(f"Today     {percent(-today.energy_change)} of the energy saved{within}, {how}".removesuffix(": "))
     else:
         now.append("Today     nothing to set")
-    finest = applicable_today(plan).finest
-    if finest is not None and finest.commands and finest.energy_change is not None:
-        beside = today.rung is not None
-        if beside and -finest.energy_change < _NOTICEABLE:
+    if finest is not None and one:
+        if today.rung is not None and -finest.energy_change < _NOTICEABLE:
             now.append(f"or        less than {percent(_NOTICEABLE, 1)}, with one setting")
         else:
-            one = f"{percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}"
-            now.append(f"{'or' if beside else '':<9} {one}")
+            if today.rung is not None:
+                now.append(f"or        {percent(-finest.energy_change)}, with one setting: {one}")
             if plan.origin == "simulated":
                 now.append("          (sweep the real card before you set its clocks)")
     bound = "" if today.whole else ", if switching were instant"
@@ -259,5 +259,5 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
         verdict = "no slowdown limit was set" if (kept := limit_verdict(plan)) is None else f"limit {kept.partition(':')[0]}"
         less = expected is not None and headline.energy_change > expected.energy_change_interval[1]
         saved = f"{percent(-headline.energy_change)} saved{', less than promised' if less else ''}"
-        whole.append(f"Verdict   {verdict}: {saved}, time {change(headline.time_change)}{bound} ({plan.origin})")
+        whole.append(f"Validated {saved}, time {change(headline.time_change)}{bound}: {verdict} ({plan.origin})")
     return now, whole

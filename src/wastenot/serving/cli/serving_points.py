@@ -68,7 +68,7 @@ def points_text(served: Served, outcome: ServerSweepOutcome) -> RenderableType:
     metered = any(point.energy_per_token_j is not None for point in outcome.points)
     settings = len({point.setting for point in outcome.points}) > 1
     columns = ["running", "tokens/s"]
-    columns += ["power (W)", "mJ per token"] if metered else []
+    columns += ["power (W)", "mJ per token", "J per request"] if metered else []
     columns += ["ITL median (ms)", "P99", "TTFT median (ms)", "P99 "]
     table = plain_table(
         ("load", "clocks") if settings else ("load",), tuple(columns), less_important=("P99 ", "power (W)", "running")
@@ -78,7 +78,7 @@ def points_text(served: Served, outcome: ServerSweepOutcome) -> RenderableType:
         marked = f"{load} {'*' if point in best else '' if point.is_stable else '(unstable)'}".rstrip()
         row = [marked, *([str(point.setting)] if settings else [])]
         row += [_number(point.mean_running, ".1f"), f"{point.tokens_per_s:,.1f}"]
-        row += [_number(point.power_w, ".1f"), _energy(point)] if metered else []
+        row += [_number(point.power_w, ".1f"), _energy(point), _number(point.energy_per_request_j, ".4g")] if metered else []
         row += [_ms(point.itl.p50_s), _ms(point.itl.p99_s), _ms(point.ttft.p50_s), _ms(point.ttft.p99_s)]
         table.add_row(*row)
     kinds = dict.fromkeys(point.evidence for point in outcome.points)

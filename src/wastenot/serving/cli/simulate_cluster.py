@@ -103,18 +103,19 @@ def _shared(processes: int | None, ray: str | None) -> Share:
 
 def scenario_text(found: SimulatedScenario) -> RenderableType:
     """What was found, for a terminal."""
-    from wastenot.serving.page.cluster_words import REPLAY, about_cluster
+    from wastenot.serving.page.cluster_words import about_cluster, replay_command
     from wastenot.serving.page.simulated_words import steps_text
     from wastenot.terminal.tables import Group, Paragraph, Text
 
     scenario = found.scenario
     name, rest = about_cluster(scenario)
+    replay = replay_command(scenario.cluster.deadlines)
     parts: list[RenderableType] = [
         Text.assemble((name, "bold"), f" {rest} (simulated, {steps_text(scenario.cluster.layouts)})")
     ]
     for each in found.comparisons:
         parts += ["", *_comparison_text(scenario, each)]
-    return Group(*parts, "", Paragraph(Text(f"Your own servers, from their last hour: {REPLAY}")))
+    return Group(*parts, "", Paragraph(Text(f"Your own servers, from their last hour: {replay}")))
 
 
 def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[RenderableType]:

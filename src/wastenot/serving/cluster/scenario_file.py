@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -82,11 +82,26 @@ class PredictorPart(Part):
 
 
 class LengthsPart(Part):
-    """Log-normal lengths; see :class:`~wastenot.serving.model.loads.LogNormal`."""
+    """Log-normal lengths, by their median or by their mean; see :class:`~wastenot.serving.model.loads.LogNormal`."""
 
     median: Positive
     sigma: NotNegative = 0.0
     most: _Whole = 8192
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_mean(cls, given: Any) -> Any:
+        """Of log-normal lengths the median is ``mean / exp(sigma² / 2)``."""
+        if not (isinstance(given, dict) and "mean" in given):
+            return given
+        if "median" in given:
+            raise ValueError("give 'median' or 'mean', not both")
+        rest = dict(given)
+        try:
+            median = float(rest.pop("mean")) / math.exp(0.5 * float(rest.get("sigma", 0.0)) ** 2)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError("'mean' and 'sigma' must be numbers, such as mean = 900.0, sigma = 1.0") from error
+        return {"median": median, **rest}
 
     def lengths(self) -> LogNormal:
         """To draw from."""

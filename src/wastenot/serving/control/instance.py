@@ -19,6 +19,7 @@ from typing import Any, Literal
 from wastenot.control.obeyed import Obeyed
 from wastenot.core.errors import DeviceError, WastenotError, first_line
 from wastenot.core.setting import AUTO, Setting
+from wastenot.core.wording import counted
 from wastenot.devices.protocol import Device
 from wastenot.serving.bench.server_metrics import ServerReading
 from wastenot.serving.control.sources import Heard
@@ -202,8 +203,8 @@ class Instance:
         self.setting = wanted
         self.sets += 1
         would, seen, steps = "would be " if self.rules.dry_run else "", self.policy.load, self.policy.feedback.steps
-        load = "" if seen is None else f", {seen.rate_per_s:.2g} requests/s at most"
-        up = f", {steps} up for missed deadlines" if steps else ""
+        load = "" if seen is None else f", at most {seen.rate_per_s:.2g} requests/s"
+        up = f", {counted(steps, 'clock')} higher for missed deadlines" if steps else ""
         self.tell(
             Event(
                 "clock",

@@ -107,7 +107,7 @@ def control(
         began = f"{counted(len(controlled), 'server')} of {profiled.model} on {counted(gpus, 'GPU')}"
         tell(Event("began", began, values={"instances": urls, "dry_run": rules.dry_run}))
         run(controlled, heard, stop=lambda: over_s is not None and time.monotonic() >= over_s, each_tick=each_tick)
-    tell(Event("ended", "the clocks are back under the driver's control"))
+    tell(Event("ended", "no clock was set" if rules.dry_run else "the clocks are back under the driver's control"))
 
 
 def replay(

@@ -16,6 +16,7 @@ from wastenot.serving.cluster.model import ChangeTimes
 from wastenot.serving.cluster.outcome import WITH_ROOM, Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.scenario import Scenario
+from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.page.beforehand_text import beforehand_text
 from wastenot.serving.page.simulated_words import band_text, by_deadline_note, clocks_note
 
@@ -81,6 +82,10 @@ def effect_text(scenario: Scenario, found: Comparison) -> str:
     """The headline: what a fixed plan saves, since that can be had without control, or else what a policy saves."""
     fixed, policy, first = found.fixed_plan, found.policy_to_add, found.outcomes[0]
     noun = CLUSTERS[found.objective].quantity
+    if first.failed and (kept := fixed or policy) is not None:
+        token = quantity(kept.over(lambda run: run.energy_per_token_j).mean, "J", 3)
+        what = plan_text(scenario, kept) if kept is fixed else plain_names(scenario, found)[kept.policy]
+        return f"{token} per token with {what}; no saving is stated, as {first.policy} itself misses the deadlines"
     if fixed is not None:
         more = ""
         if policy is not None and policy.saved.mean > fixed.saved.mean:
@@ -102,7 +107,9 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
     if (fixed := found.fixed_plan) is not None:
         met, asked = percent_met(fixed.worst_class), percent(scenario.parts.run.attain, 0)
         within = f"within the limit: {met} of the worst class met their deadlines, {asked} must"
-        return f"{within}. Chosen in hindsight; compared with {plan_text(scenario, first)}, over {runs}"
+        alone = next((each for each in found.outcomes if each.policy == "best-static-full-clock"), None)
+        fewer = "" if alone is None else f"; fewer instances alone, at full clock, save {percent(alone.saved.mean, 1)}"
+        return f"{within}{fewer}. Chosen in hindsight; compared with {plan_text(scenario, first)}, over {runs}"
     policy = found.policy_to_add
     if policy is None:
         return f"over {traffic_text(scenario, found)}"
@@ -262,14 +269,16 @@ def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, 
     first = found.outcomes[0]
     token = [quantity(each.over(lambda run: run.energy_per_token_j).mean, "J", 3) for each in (outcome, first)]
     assumed = None if found.with_assumed is None else found.with_assumed.outcome(outcome.policy)
+    saved = _range_text(outcome.saved)
     lines = (
-        *((Line(f"Saved in each of {len(first.records)} runs", saved),) if (saved := _range_text(outcome.saved)) else ()),
+        *((Line(f"Saved in each of {len(first.records)} runs", saved),) if saved and not first.failed else ()),
         Line("Energy per token", " instead of ".join(token)),
         *_deadline_lines(outcome),
         *(() if outcome.hindsight else (Line("Serving, on average", _serving_text(scenario, outcome)),)),
         *(() if assumed is None else (Line("With assumed clocks", saved_text(assumed)),)),
     )
-    return Panel(title, f"{percent(outcome.saved.mean, 1)} saved", text, lines=lines)
+    head = f"{token[0]} per token" if first.failed else f"{percent(outcome.saved.mean, 1)} saved"
+    return Panel(title, head, text, lines=lines)
 
 
 def _deadline_lines(outcome: Outcome) -> tuple[Line, ...]:
@@ -329,7 +338,15 @@ def _assumed_power(changes: ChangeTimes) -> str:
     return ", ".join(f"{quantity(power_w, 'W', 3)} {where}" for where, power_w in of.items() if power_w) or "none at rest"
 
 
-REPLAY = "wastenot serve control ENGINE.json --replay http://PROMETHEUS:9090"
+def replay_command(deadlines: Deadlines) -> str:
+    """What those who have servers of their own try next, with the deadlines of the scenario."""
+    asked = ""
+    by_length = deadlines.ttft_s != LITERATURE.ttft_s and deadlines.prompt_below == LITERATURE.prompt_below
+    if by_length or not deadlines.prompt_below:
+        asked = f" --ttft {','.join(f'{each:g}s' for each in deadlines.ttft_s)}"
+    if deadlines.tbt_s != LITERATURE.tbt_s:
+        asked += f" --tbt {deadlines.tbt_s:g}s"
+    return f"wastenot serve control ENGINE.json --replay http://PROMETHEUS:9090{asked}"
 
 
 def next_step(scenario: Scenario, found: Comparison) -> Next | None:
@@ -353,4 +370,4 @@ def next_step(scenario: Scenario, found: Comparison) -> Next | None:
         f"part of the load, at the default clocks and at {clock:,.0f}{SPACE}MHz, while nobody else uses it (replace "
         "HOST:PORT and DEVICE); then run the scenario with your own traffic and more seeds"
     )
-    return Next(text, (REPLAY, bench, command))
+    return Next(text, (replay_command(scenario.cluster.deadlines), bench, command))
