@@ -84,7 +84,7 @@ def test_what_is_said_of_it():
     rehearsed.saw(Seen(layers=1), None)
     seen = rehearsed.so_far(1234)
     rest = "passes: forward 8; 1 layer; clocks were requested 1,234 times"
-    assert seen_text(seen) == f"4 and 4 iterations of 20 ms (median of the latest); {rest}"
+    assert seen_text(seen) == f"4 and 4 iterations of 20 ms (median of the latest, with wastenot); {rest}"
     first, second, third, last = rehearsal_lines(status(rehearsal=seen))
     assert "simulated" in first and "Savings were not measured" in first and second.endswith(seen_text(seen))
     assert third.startswith("never seen: loss, backward and 2 turns of layers (forward:11, …). ")

@@ -107,11 +107,11 @@ def rehearsal_lines(status: Status) -> Iterator[str]:
 
 
 def seen_text(rehearsal: Rehearsal) -> str:
-    """Iterations, passes and layers, such as ``38 iterations of 21 ms (median of the latest); forward 38, …; 12 layers``."""
+    """Iterations, passes and layers, such as ``38 iterations of 21 ms (median of the latest, with wastenot); forward 38, …; 12 layers``."""
     several = " and ".join(f"{count:,}" for count in rehearsal.iterations)
     text = counted(rehearsal.iterations[0], "iteration") if len(rehearsal.iterations) == 1 else f"{several} iterations"
     if rehearsal.iteration_s is not None:
-        text += f" of {1e3 * rehearsal.iteration_s:.3g} ms (median of the latest)"
+        text += f" of {1e3 * rehearsal.iteration_s:.3g} ms (median of the latest, with wastenot)"
     if rehearsal.passes:
         text += "; passes: " + ", ".join(f"{name} {count:,}" for name, count in rehearsal.passes.items())
     if rehearsal.layers is not None:

@@ -31,7 +31,9 @@ from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
 def plan_text(plan: Plan, price: Price, files: Files, *, in_full: bool) -> RenderableType:
     """What of the plan can be had today, what the whole of it would do, and what to do next; in full, the details, too."""
-    state = "" if plan.state == "ssp" else f"energies of {STATE_DESCRIPTIONS[plan.state]}"
+    states = [] if plan.state == "ssp" else [f"energies of {STATE_DESCRIPTIONS[plan.state]}"]
+    states += ["of kernels that a CPU runs, not your GPU"] if plan.captured_on == "cpu" else []
+    state = ", ".join(states)
     head = headline(plan.workload, plan.device, plan.origin, state)
     notes = [Paragraph(Text(f"note: {warning}", style="yellow")) for warning in warnings(plan)]
     story = story_of(plan, price, files)

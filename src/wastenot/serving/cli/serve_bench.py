@@ -206,7 +206,10 @@ def _next(outcome: ServerSweepOutcome, study: str | None) -> list[str]:
     held = ServingStore(open_study(study)).points(stable_only=True)
     task = f" --task {shlex.quote(stable[0].task)}" if len({point.task for point in held}) > 1 else ""
     recommend = f"wastenot serve recommend {study} --itl {_deadline(stable)}{task}"
-    return [f"next: {recommend} (joules per request: --unit request)"]
+    how = "joules per request: --unit request"
+    if any(point.evidence == "simulated" for point in stable):
+        how = "by latency: no saving follows from the energy of a simulated GPU that idles"
+    return [f"next: {recommend} ({how})"]
 
 
 def _deadline(points: Sequence[ServingPoint]) -> str:
