@@ -29,7 +29,7 @@ LEFT_OUT = {
     "needs a second terminal": 4,
     "needs root": 8,
     "needs the network": 2,
-    "installs": 11,
+    "installs": 12,
     "takes minutes": 1,
     "compared by a test of its own": 5,
 }

@@ -14,6 +14,7 @@ from wastenot.devices.clockd.main import main
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer
 from wastenot.devices.common.daemon_protocol import SOCKET
 from wastenot.devices.common.journal import MACHINE
+from wastenot.serving.control.placement import placements
 
 helm = pytest.importorskip("helm_python")
 kubernetes_validate = pytest.importorskip("kubernetes_validate")
@@ -34,6 +35,7 @@ EVERYTHING = {
     "dashboard": {"enabled": True},
     "networkPolicy": {"apiServer": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]},
 }
+SERVERS = '[[instance]]\nurl = "http://localhost:8000"\ndevices = ["nvidia:0", "nvidia:1"]\n'
 LITTLE = {"nodeSelector": None, "tolerations": [], "runtimeClassName": "", "priorityClassName": "", "policy": {"bounds": {}}}
 
 
@@ -167,6 +169,28 @@ def test_prometheus_and_grafana_find_what_they_read():
     assert json.loads(dashboard["data"]["wastenot.json"]) == json.loads((DEPLOY / "grafana" / "wastenot.json").read_text())
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert objects["ConfigMap", "w-plans"]["data"] == {"llama.json": EVERYTHING["plans"]["llama"]}
+
+
+def test_serve_control_follows_the_servers_of_its_node_without_rights(wastenot, tmp_path):
+    assert ("DaemonSet", "w-serve-control") not in render()
+    asked = {"engine": '{"schema": "wastenot.engine/1"}', "servers": SERVERS, "setClocks": True, "options": ["--ttft=1s"]}
+    with pytest.raises(helm.HelmError, match=r"images\.users"):
+        render(serveControl=asked)
+    objects = render(serveControl=asked, images=IMAGES | {"users": f"example.com/wastenot@{DIGEST}"})
+    assert [is_valid(objects["DaemonSet", "w-serve-control"], version) for version in VERSIONS] == [True] * len(VERSIONS)
+    spec, files = pod_of(objects, "w-serve-control"), objects["ConfigMap", "w-serve-control"]["data"]
+    [container] = spec["containers"]
+    named = [each.partition("=")[0] for each in container["args"] if each.startswith("--")]
+    shown = wastenot("serve", "control", "--help").out
+    assert named == ["--instances", "--allow-clock-control", "--ttft"] and all(each in shown for each in named)
+    written = tmp_path / "servers.toml"
+    written.write_text(files["servers.toml"])
+    assert placements((), written) == {"http://localhost:8000": ("nvidia:0", "nvidia:1")}
+    assert set(mounts(spec)) == {str(SOCKET.parent), "/etc/wastenot", "/tmp"} and spec["hostNetwork"]
+    policy = tmp_path / "wastenotd.toml"
+    policy.write_text(objects["ConfigMap", "w-policy"]["data"][policy.name])
+    user = spec["securityContext"]["runAsUser"]
+    assert read_policy(policy).bounds(Peer(user, frozenset(), 1), Gpu(0, "GPU-x")) == Bounds()
 
 
 def test_what_stands_for_the_api_answers_as_it_does(tmp_path):
