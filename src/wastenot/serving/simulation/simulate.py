@@ -26,7 +26,7 @@ These are the rules of vLLM's scheduler (V1, 0.32), step by step those of its re
 
 With nothing to do, the engine idles until the next request comes, and the clock may switch meanwhile.
 
-An engine is a cluster of one: its steps are made by :mod:`wastenot.serving.cluster.simulation.core`, one by one.
+An engine is a cluster of one: its steps are made by :mod:`wastenot.serving.cluster.simulation.core`.
 """
 
 from __future__ import annotations

@@ -71,9 +71,10 @@ def after_stretch(state: State, number: int, instance: Any, layout: Any, steps: 
     numbers.decode_j += energy_j
     spend(state, instance, layout, instance.now_s, end_s, idle_j + energy_j)
     if numbers.alone:
-        numbers.decode_s += step_s
-        numbers.decode_steps += 1
-        state.setting_s[instance.setting] += step_s
+        lasted_s = lasts(step_s, instance.step_more_s, steps)
+        numbers.decode_s += lasted_s
+        numbers.decode_steps += steps
+        state.setting_s[instance.setting] += lasted_s
         draw_tokens(state, end_s, running)
     decoded(state, number, instance, instance.now_s + step_s)
     if steps > 1:

@@ -11,7 +11,7 @@ from wastenot.serving.model.compiled import COMPILED, by_address
 from wastenot.serving.model.engine import Scheduler
 from wastenot.serving.model.step_costs import Column
 
-IDLE, STRETCH, STEP, AWAY, DONE_ALREADY = range(5)  # what an instance does until its next event; away ones are not in here
+IDLE, STRETCH, STEP, AWAY = range(4)  # what an instance does until its next event; away ones are not in here
 DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE, MORE, ASK = range(9)  # why run() returns
 SERVING, DRAINING = 2, 3  # states, as in the model
 LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
@@ -53,16 +53,16 @@ being ``unplaced_count``.
 
 ``asked``: whether the policy of ``which`` was asked, and its answer is to be heeded.
 
-``alone``: a single engine, which makes its steps one by one and counts more: time and steps by kind; a timeline of ``drawn``
-bins, each of ``drawn_s``, by setting of ``settings``."""
+``alone``: a single engine, of which more is counted: time and steps by kind; a timeline of ``drawn`` bins, each of
+``drawn_s``, by setting of ``settings``, for which it makes its steps one by one."""
 
 LAYOUT = _record(
     "overhead_s launch_s graph_launch_s limit_w switch_s",
     "gpus most_graph_tokens cache_blocks block_tokens most_running most_step_tokens chunked scheduler decode_at contexts_at "
-    "contexts prefill_at tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at steps_at batches_at batches",
+    "contexts prefill_at tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at",
 )
 """An engine; ``scheduler`` is one of those above, ``…_at`` is where its numbers begin in the tables, ``places_at`` in the
-intervals of numbers of tokens. Decode steps are there by batch (``decode_at``) and by the knots alone (``steps_at``)."""
+intervals of numbers of tokens."""
 
 INSTANCE = _record(
     "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context "
@@ -70,7 +70,7 @@ INSTANCE = _record(
     "waiting_tokens context rule made joins prompt_tokens",
     "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
     "fresh first_fresh free events secured exempt late gap_bin place setting asked room step_tokens "
-    "step_batch tickets pool leaf steered news row preempted",
+    "step_batch tickets pool leaf steered news preempted",
 )
 """An instance since ``now_s``: what it does lasts until ``end_s``. ``step_s``, ``step_j``: of the first of ``steps``, and
 ``…_more_…`` of each one after it; ``lead_j``: at idle power before each; ``launch_s``: of a step with prompts on the host,

@@ -15,7 +15,7 @@ from wastenot.serving.cluster.simulation import records
 from wastenot.serving.cluster.simulation.records import column_of
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine, Scheduler
-from wastenot.serving.model.engine_tables import several_prompts
+from wastenot.serving.model.engine_tables import EngineTables, several_prompts
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 from wastenot.serving.simulation.metrics import FIRST_EDGES_S, PROMPT_EDGES
 from wastenot.serving.simulation.served import GAP_EDGES_S
@@ -33,7 +33,7 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
         alone: whether it is a single engine, of which more is counted.
     """
     deadlines = cluster.deadlines
-    layouts, tables, places = _layouts(cluster.layouts, deadlines, alone)
+    layouts, tables, places = _layouts(cluster.layouts, deadlines)
     numbers = _first_numbers(cluster, router, seed, bin_s, predicts, alone)
     calendar_room = int(numbers["calendar_room"][0])
     lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=records.LINE)
@@ -109,17 +109,16 @@ class _Tables:
 
 
 @lru_cache(maxsize=16)  # policies try the same engine hundreds of times
-def _rows(engine: Engine) -> FloatArray:
+def _rows(tables: EngineTables, most_running: int) -> FloatArray:
     """Time and energy of decode steps, and what both grow by with each token of context up to the next knot.
 
     For each batch from 0 on; shape (settings, most_running + 1, contexts, 4).
     """
-    tables = engine.tables
     knots, width = tables.batches, len(tables.context_tokens)
-    rows = np.full((len(tables.settings), engine.most_running + 1, width, 2), math.nan)
+    rows = np.full((len(tables.settings), most_running + 1, width, 2), math.nan)
     for quantity, values in enumerate((tables.decode_time_s, tables.decode_energy_j)):
         cells = values.reshape(len(values), -1).T  # each with all settings
-        for batch in range(engine.most_running + 1):
+        for batch in range(most_running + 1):
             interval = interval_of(knots, 0, len(knots), batch, 0)
             if interval >= 0:
                 along = fraction(knots, 0, len(knots), batch, interval)
@@ -139,8 +138,8 @@ def _places(knots: FloatArray) -> IndexArray:
 
 
 @lru_cache(maxsize=16)
-def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> tuple[np.ndarray, FloatArray, IndexArray]:
-    """The layouts' records, and the tables and intervals that they point to; a single engine needs no rows."""
+def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines) -> tuple[np.ndarray, FloatArray, IndexArray]:
+    """The layouts' records, and the tables and intervals that they point to."""
     tables, places = _Tables(), _Tables()
     tables.add(np.asarray(deadlines.ttft_s, dtype=np.float64))
     places.add(np.asarray(deadlines.prompt_below, dtype=np.int64))
@@ -158,10 +157,8 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
         lay["chunked"], lay["last_tokens"] = engine.chunked, int(of.prefill_tokens[-1])
         lay["scheduler"] = list(Scheduler).index(engine.scheduler)
         lay["contexts"], lay["tokens"], lay["pasts"] = len(of.context_tokens), len(of.prefill_tokens), len(of.past_tokens)
-        lay["decode_at"] = 0 if alone else tables.add(_rows(engine))
+        lay["decode_at"] = tables.add(_rows(engine.tables, engine.most_running))
         lay["contexts_at"] = tables.add(of.context_tokens)
-        lay["steps_at"] = tables.add(np.stack([of.decode_time_s, of.decode_energy_j], axis=-1))
-        lay["batches"], lay["batches_at"] = len(of.batches), tables.add(of.batches)
         lay["prefill_at"] = tables.add(np.stack([of.prefill_time_s, of.prefill_energy_j], axis=-1))
         lay["tokens_at"], lay["pasts_at"] = tables.add(of.prefill_tokens), tables.add(of.past_tokens)
         lay["idle_at"] = tables.add(of.idle_power_w)
