@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from wastenot.serving.cluster.run_record import RunRecord
     from wastenot.serving.cluster.simulated import SimulatedScenario
     from wastenot.serving.control.instance import Event
+    from wastenot.serving.model.configurations import Recommended
     from wastenot.serving.model.recommend import Step
     from wastenot.serving.model.steering import Steered, Steering
-    from wastenot.serving.page.recommend_words import Recommended
     from wastenot.serving.tables.records import ServingPoint
 
 

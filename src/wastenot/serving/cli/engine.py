@@ -60,8 +60,7 @@ class KernelOptions:
         import shlex
         import sys
 
-        from wastenot.serving.model.engine_kernels import CORE_STEP_MHZ
-        from wastenot.serving.verbs import profile
+        from wastenot.serving.model.engine_kernels import CORE_STEP_MHZ, profile_from_kernels
         from wastenot.terminal.output import typed_command
         from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
         from wastenot.workloads.named import find_model
@@ -77,7 +76,7 @@ class KernelOptions:
         command = typed_command(study) if study is not None else shlex.join(["wastenot", *sys.argv[1:]])
         kept = resume_with(command, study) if study is not None else "nothing was kept; --study FILE keeps what is measured"
         with kept_if_interrupted(kept), shown_progress(f"kernels of {model}") as progress:
-            return profile(
+            return profile_from_kernels(
                 model,
                 target,
                 study,
