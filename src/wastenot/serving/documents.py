@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 def steering_document(found: Steering) -> dict[str, Any]:
     """Policies on one engine and a trace (``wastenot.steer/1``)."""
-    from wastenot.serving.model.steered_headline import band_of as steer_band
-
     return {
         "schema": "wastenot.steer/1",
         "engine": found.source,
@@ -39,7 +37,7 @@ def steering_document(found: Steering) -> dict[str, Any]:
         "requests": len(found.requests),
         "duration_s": found.duration_s,
         "rate_per_s": found.rate_per_s,
-        "band": as_values(steer_band(found)),
+        "band": as_values(found.band),
         "capacity_per_s": None if found.capacity is None else found.capacity.rate_per_s,
         "deadlines": as_values(found.deadlines),
         "policies": [

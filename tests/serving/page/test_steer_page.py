@@ -12,7 +12,6 @@ from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.loads import LogNormal, poisson
-from wastenot.serving.model.steered_headline import best_of
 from wastenot.serving.model.steering import steer
 from wastenot.serving.page.steer_page import steer_figures, steer_page, timeline_rows
 from wastenot.serving.page.steer_words import effect_text, policies_table, saved_text
@@ -72,12 +71,12 @@ def _together(timeline, rows):
 
 
 def test_the_headline_is_of_what_saves_most_in_time(found):
-    best = best_of(found)
+    best = found.best
     assert best.result.attainment >= 0.99
     assert all(found.saved(run) <= found.saved(best) for run in found.runs if run.result.attainment >= 0.99)
     assert f"{100 * found.saved(best):.1f}" in effect_text(found)
     seer = replace(best, name="oracle", result=replace(best.result, energy_j=1.0, policy="oracle"))
-    assert best_of(replace(found, runs=(*found.runs, seer))).name == best.name  # what cannot be had is no headline
+    assert replace(found, runs=(*found.runs, seer)).best.name == best.name  # what cannot be had is no headline
     none = replace(found, share=1.1)
     assert effect_text(none).startswith("Even at the maximum clock only")
 
@@ -112,7 +111,7 @@ def test_runs_with_assumed_clocks_have_bars_and_a_panel(found):
     assert page.panels[1].title == "With assumed clocks too" and "50.0" in page.panels[1].lines[-1].text
     (timeline, *_) = steer_figures(replace(found, with_assumed=found))[1:]
     rows = next(rows for rows in timeline.specification["datasets"].values() if rows and "batch" in rows[0])
-    assert f"{best_of(found).result.policy}, assumed" in {row["policy"] for row in rows}
+    assert f"{found.best.result.policy}, assumed" in {row["policy"] for row in rows}
     table = policies_table(replace(found, with_assumed=more))
     columns = [column.title for column in table.columns]
     saved, met = (columns.index(each) for each in ("Saved with assumed clocks", "Deadlines met with those"))

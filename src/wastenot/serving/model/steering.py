@@ -13,6 +13,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.files import PathLike
 from wastenot.core.progress import Progress, Silent
 from wastenot.core.result import HasDocument, HasPage
+from wastenot.serving.model.band import Band, band, idle_varied
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine, Scheduler, SchedulerName, core_clocks_mhz
@@ -145,6 +146,11 @@ class Steered:
     result: PolicyResult
     served: Served
 
+    @property
+    def hindsight(self) -> bool:
+        """Whether it knows the requests to come."""
+        return self.name in ("fixed", "oracle")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steering(HasDocument, HasPage):
@@ -197,6 +203,48 @@ class Steering(HasDocument, HasPage):
     def attains(self, run: Steered) -> bool:
         """Whether a policy met the deadlines of as many requests as is asked."""
         return run.result.attainment >= self.share
+
+    @property
+    def best(self) -> Steered:
+        """The policy that saved most of those that attained what was asked; the maximum clock where no other did.
+
+        Those that know the requests to come do not count: they cannot be had.
+        """
+        attained = [run for run in self.runs if self.attains(run) and not run.hindsight]
+        return max(attained or self.runs[:1], key=self.saved)
+
+    @property
+    def cap(self) -> Steered | None:
+        """The run at the lowest clock throughout, where the best policy hardly leaves it: nothing else is needed then."""
+        best, fixed = self.best, next((run for run in self.runs if run.name == "fixed"), None)
+        if best is self.runs[0] or fixed is None or not self.attains(fixed):
+            return None
+        return fixed if all(self.stays_lowest(run) for run in (best, fixed)) else None
+
+    def stays_lowest(self, run: Steered) -> bool:
+        """Whether a run hardly leaves the lowest clock."""
+        mean, lowest = run.result.mean_core_mhz, self.lowest_mhz
+        return mean is not None and lowest is not None and mean <= 1.01 * lowest
+
+    @property
+    def headline(self) -> Steered:
+        """What the headline is of: the clock fixed in hindsight where policies do no more, else the best policy."""
+        return self.cap or self.best
+
+    @property
+    def band(self) -> Band | None:
+        """What the headline's saving becomes with other idle power; ``None`` where nothing saves."""
+        run, first, idle_w = self.headline, self.runs[0], self.engine.idle_gpu_w or 1.0
+        if run is first:
+            return None
+        sums = [(each.result.energy_j, each.served.energy_j["idle"] / idle_w) for each in (first, run)]
+        return band(run.name, self.saved(run), idle_varied(*sums))
+
+    @property
+    def lowest_mhz(self) -> float | None:
+        """The lowest clock of the engine's tables; ``None`` where they name none."""
+        clocks = core_clocks_mhz(self.engine)
+        return None if clocks is None else float(clocks.min())
 
 
 def steer(

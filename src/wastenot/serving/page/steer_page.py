@@ -14,7 +14,6 @@ from wastenot.pages.formatting import SPACE, percent
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.serving.model.engine import core_clocks_mhz
-from wastenot.serving.model.steered_headline import best_of, headline_run
 from wastenot.serving.model.steering import Steered, Steering
 from wastenot.serving.page import steer_words
 from wastenot.serving.page.over_time import panels_over_time
@@ -42,7 +41,7 @@ def policies_figure(found: Steering) -> Figure:
 
 
 def _bars(found: Steering, *, assumed: bool = False) -> list[PolicyBar]:
-    shown = best_of(found) if assumed else headline_run(found)
+    shown = found.best if assumed else found.headline
     bars = []
     for run in found.runs[1:] if assumed else found.runs:
         strong: Role = "second" if assumed else "compared with" if run is found.runs[0] else "headline"
@@ -95,9 +94,9 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
 
 def _shown(found: Steering) -> list[Steered]:
     """The maximum clock, what the headline is of, and what a card says of assumed clocks where those were asked for."""
-    wanted = dict.fromkeys((found.runs[0].name, headline_run(found).name))
+    wanted = dict.fromkeys((found.runs[0].name, found.headline.name))
     runs = [replace(run, result=replace(run.result, policy=_name_of(run))) for run in found.runs if run.name in wanted]
-    if found.with_assumed is not None and (best := best_of(found.with_assumed)) is not found.with_assumed.runs[0]:
+    if found.with_assumed is not None and (best := found.with_assumed.best) is not found.with_assumed.runs[0]:
         runs.append(replace(best, result=replace(best.result, policy=_name_of(best, assumed=True))))
     return [run for run in runs if run.served.timeline is not None]
 
