@@ -13,7 +13,6 @@ from wastenot.pages.figure import Figure, inline, series_color, specification_of
 from wastenot.pages.formatting import SPACE, percent
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
-from wastenot.serving.model.engine import core_clocks_mhz
 from wastenot.serving.model.steering import Steered, Steering
 from wastenot.serving.page import steer_words
 from wastenot.serving.page.over_time import panels_over_time
@@ -161,9 +160,8 @@ def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -
     together = max((last - first) // _BINS, 1)
     starts = np.arange(first, last, together)
     unit_s = 60.0 if end_s - begin_s > 3 * _CLOSE_S else 1.0
-    lasted = np.add.reduceat(timeline.setting_s[first:last].sum(axis=1), starts - first)
-    clocks = core_clocks_mhz(found.engine)
-    mhz = None if clocks is None else np.add.reduceat(timeline.setting_s[first:last] @ clocks, starts - first)
+    lasted = np.add.reduceat(timeline.lasted_s[first:last], starts - first)
+    mhz = np.add.reduceat((timeline.core_mhz * timeline.lasted_s)[first:last], starts - first)
     batch = np.add.reduceat(timeline.running[first:last], starts - first) / np.diff([*starts, last])
     energy = np.add.reduceat(timeline.energy_j[first:last], starts - first)
     gaps = np.fmax.reduceat(timeline.longest_gap_s[first:last], starts - first)
@@ -173,9 +171,9 @@ def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -
         {
             "policy": run.result.policy,
             "at": edges[index] / unit_s,
-            "mhz": None if mhz is None or lasted[index] == 0 else mhz[index] / lasted[index],
+            "mhz": None if mhz[index] == 0 else mhz[index] / lasted[index],
             "batch": batch[index],
-            "watts": None if lasted[index] == 0 else energy[index] / lasted[index],
+            "watts": energy[index] / lasted[index],
             "gap_ms": None if np.isnan(gaps[index]) else 1e3 * gaps[index],
             "first": None if np.isnan(waits[index]) else 100.0 * waits[index],
         }

@@ -23,7 +23,7 @@ Tokens that come late are counted once for all: ``instance.late`` grows by one a
 as it grew by since the request joined. Only *fresh* requests, whose last token did not come with an event, have a first gap
 of their own and are looked at one by one.
 
-Steps with prompts are planned one at a time, and so are all of a single engine whose timeline is drawn.
+Steps with prompts are planned one at a time, and so are all where the timeline says more than energies and clocks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ import numpy as np
 from wastenot.serving.cluster.simulation.admission import admit
 from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.costs import decode_cost, lasts, prompts_cost, slower_by_inside
-from wastenot.serving.cluster.simulation.counting import draw, rest, take_effect
+from wastenot.serving.cluster.simulation.counting import rest, take_effect
 from wastenot.serving.cluster.simulation.records import BACKLOGS, IDLE, LOW, STEP, STRETCH, State
 from wastenot.serving.cluster.simulation.requests import blocks_of, make_room
 from wastenot.serving.cluster.simulation.trees import put_leaf
@@ -123,23 +123,16 @@ def prepare(state: State, instance: Any, layout: Any) -> bool:
 
 
 @inlined
-def lead(state: State, instance: Any, layout: Any) -> bool:
-    """The host's time before the next step; whether it is over then, otherwise it counts with each step of a stretch.
+def lead(state: State, instance: Any, layout: Any) -> None:
+    """The host's time before the next step, at idle power.
 
-    It is spent at idle power. Where the clock changes meanwhile, and always with a single engine, it is spent here, by
-    itself; otherwise each step of a stretch is longer by ``overhead_s`` and ``lead_j`` is its energy.
+    Before prompts, and where the clock changes meanwhile, it is spent here, by itself; otherwise it is part of each step.
     """
-    lead_s = layout.overhead_s
-    instance.lead_j = 0.0
-    if lead_s > 0:
-        if (
-            state.numbers[0].alone or instance.effective_s <= instance.now_s + lead_s
-        ):  # the clock changes before the step begins
-            instance.doing = STEP
-            rest(state, instance, layout, instance.now_s + lead_s)
-            return True
-        instance.lead_j = lead_s * state.tables[layout.idle_at + instance.setting]
-    return False
+    instance.lead_s = layout.overhead_s
+    if instance.lead_s > 0 and (instance.step_tokens or instance.effective_s <= instance.now_s + instance.lead_s):
+        instance.lead_s, instance.doing = 0.0, STEP
+        rest(state, instance, layout, instance.now_s + layout.overhead_s)
+    instance.lead_j = instance.lead_s * state.tables[layout.idle_at + instance.setting]
 
 
 @inlined
@@ -150,29 +143,29 @@ def plan(state: State, number: int, instance: Any, layout: Any) -> bool:
         if instance.steered and instance.again_s > instance.now_s:
             instance.end_s = instance.again_s
         return True
-    lead_s, alone = layout.overhead_s, lead(state, instance, layout)
+    lead(state, instance, layout)
     instance.step_batch = instance.running if layout.chunked or not instance.step_tokens else 0
     instance.steps = 1
-    if not cost_next(state, instance, layout, alone):
+    if not cost_next(state, instance, layout):
         return False
-    if not alone:
-        instance.step_s += lead_s
+    instance.step_s += instance.lead_s
     if instance.effective_s < np.inf:
         instance.steps = steps_until(
-            instance.step_s, instance.step_more_s, instance.steps, instance.effective_s - lead_s - instance.now_s
+            instance.step_s,
+            instance.step_more_s,
+            instance.steps,
+            instance.effective_s - layout.overhead_s - instance.now_s,
         )
     if instance.steered:
         instance.steps = steps_until(
             instance.step_s, instance.step_more_s, instance.steps, instance.again_s - instance.now_s
         )
     instance.end_s = instance.now_s + lasts(instance.step_s, instance.step_more_s, instance.steps)
-    if state.numbers[0].drawn:
-        draw(state, instance, instance.end_s, instance.step_j / instance.step_s if instance.step_s else 0.0)
     return True
 
 
 @inlined
-def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
+def cost_next(state: State, instance: Any, layout: Any) -> bool:
     """What the next step costs, or a stretch of as many as may be in one go; whether the tables cover it."""
     context = instance.context / instance.step_batch if instance.step_batch else 0.0
     if instance.step_tokens:
@@ -193,7 +186,7 @@ def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
         instance.step_s, instance.step_j, instance.step_more_s, instance.step_more_j, steps, instance.place = decode_cost(
             state.tables, layout, instance.setting, instance.step_batch, context, instance.place
         )
-        single = alone or state.numbers[0].drawn
+        single = instance.lead_s < layout.overhead_s or state.numbers[0].drawn
         if not single and instance.step_more_s == instance.step_more_s and instance.step_more_j == instance.step_more_j:
             # The root of a heap: the event at which the first answer ends, in the upper 32 bits of the key.
             first_end = state.ends[instance.room * state.numbers[0].calendar_room] >> 32

@@ -175,15 +175,13 @@ class ClusterRun:
         seed: int,
         bin_s: float,
         answered: Callable[[Requests, Answers], object],
-        *,
-        alone: bool = False,
     ) -> None:
         self.later, self.cluster, self.controller = later, cluster, controller
         self.predict, self.bin_s, self.answered = predict, bin_s, answered
         self.parts: list[Requests] = []
         self.last_s = 0.0
         self.arrivals = self.missed = np.zeros(0, dtype=np.intp)
-        state = first_state(cluster, router, seed=seed, bin_s=bin_s, predicts=predict is not None, alone=alone)
+        state = first_state(cluster, router, seed=seed, bin_s=bin_s, predicts=predict is not None)
         self.fleet = Fleet(cluster, failures, state)
         self.actions = Actions(self.fleet, router)
 

@@ -21,7 +21,7 @@ from wastenot.serving.simulation.metrics import FIRST_EDGES_S, PROMPT_EDGES
 from wastenot.serving.simulation.served import GAP_EDGES_S
 
 
-def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, predicts: bool, alone: bool) -> records.State:
+def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, predicts: bool) -> records.State:
     """The state before anything has begun.
 
     Args:
@@ -30,11 +30,10 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
         seed: of what is drawn at random.
         bin_s: width of the timeline's bins.
         predicts: whether answers' lengths are predicted.
-        alone: whether it is a single engine, of which more is counted.
     """
     deadlines = cluster.deadlines
     layouts, tables, places = _layouts(cluster.layouts, deadlines)
-    numbers = _first_numbers(cluster, router, seed, bin_s, predicts, alone)
+    numbers = _first_numbers(cluster, router, seed, bin_s, predicts)
     calendar_room = int(numbers["calendar_room"][0])
     lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=records.LINE)
     lines["first"] = lines["last"] = -1
@@ -44,8 +43,7 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
         "pools": records.POOL,
         "answers": records.ANSWER,
     }
-    empty |= {"drawn": records.DRAWN, "due": np.int32, "rules": np.int16}
-    empty |= dict.fromkeys(("arrival_s", "predicted", "setting_s", "drawn_setting_s"), np.float64)
+    empty |= {"due": np.int32, "rules": np.int16, "arrival_s": np.float64, "predicted": np.float64}
     filled = {
         "numbers": numbers,
         "layouts": layouts,
@@ -61,6 +59,7 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
         "first_edges_s": FIRST_EDGES_S,
         "prompt_edges": PROMPT_EDGES,
         "scratch": np.zeros(calendar_room, dtype=np.int64),
+        "setting_s": np.zeros(max(len(each.tables.settings) for each in cluster.layouts)),
         "told": np.zeros(8),
         "running": np.zeros(6 * calendar_room),
         "waiting": np.zeros(256),
@@ -74,14 +73,14 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
     )
 
 
-def _first_numbers(cluster: Cluster, router: Router, seed: int, bin_s: float, predicts: bool, alone: bool) -> np.ndarray:
+def _first_numbers(cluster: Cluster, router: Router, seed: int, bin_s: float, predicts: bool) -> np.ndarray:
     deadlines = cluster.deadlines
     one = np.zeros(1, dtype=records.NUMBERS)
     numbers = one[0]
     numbers["bin_s"] = numbers["bin_end_s"] = bin_s
     numbers["tbt_s"], numbers["late_share"] = deadlines.tbt_s, 1 - deadlines.share
     numbers["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
-    numbers["more"], numbers["alone"] = 1, alone
+    numbers["more"] = 1
     numbers["spare"] = numbers["unplaced"] = numbers["last_unplaced"] = -1
     numbers["predicts"], numbers["router"] = predicts, int(router)
     numbers["random"] = seed & 0xFFFFFFFF
