@@ -307,9 +307,7 @@ def steer(
         progress.say("choosing the number of tokens per step")
         first = recorded.part(0.0, _TRIED_S) if duration_s > _TRIED_S else recorded
         first_s = min(duration_s, _TRIED_S)
-        engine = best_step_tokens(
-            lambda rate: at_rate(first, rate, first_s, seed=seed), engine, due, share=share
-        ).engine
+        engine = best_step_tokens(lambda rate: at_rate(first, rate, first_s, seed=seed), engine, due, share=share).engine
     else:
         engine = replace(engine, most_step_tokens=step_tokens)
     reached = None

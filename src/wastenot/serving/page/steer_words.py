@@ -30,9 +30,7 @@ def effect_text(found: Steering) -> str:
     if best is found.runs[0]:
         return "No policy saves energy and meets the deadlines as the maximum clock does"
     cap = found.cap
-    told, name = (
-        (best, sentence_name(best)) if cap is None else (cap, f"A fixed clock of {found.lowest_mhz:,.0f}{SPACE}MHz")
-    )
+    told, name = (best, sentence_name(best)) if cap is None else (cap, f"A fixed clock of {found.lowest_mhz:,.0f}{SPACE}MHz")
     saved, kept = percent(found.saved(told), 1), percent(told.result.attainment, 2)
     name += "" if cap is None else ", chosen in hindsight,"
     return f"{name} saves {saved} of the energy; {kept} of requests met their deadlines"
