@@ -193,22 +193,19 @@ def engine(
     command, files = typed_command(what[0]), []
     if out is not None:
         profile.write(out, command=command)
+        say(f"{out}: written")
         files.append(str(out))
     if page is not None or figures is not None:
         from wastenot.serving.page.engine_page import engine_page
+        from wastenot.terminal.written_page import write_page
 
         made = engine_page(profile, context=asked, assumed_clocks=assumed_clocks)
-        if page is not None:
-            made.write(page, command=command)
-            files.append(str(page))
-        if figures is not None:
-            files += map(str, made.export(figures))
+        files += [str(page)] if page is not None else []
+        files += map(str, write_page(made, page, figures, command=command))
     if as_json:
         print_json("engine", _document(profile, points, prefills, asked, files, assumed_clocks, found, passes))
         return
     console().print(engine_text(profile, points, prefills, asked, assumed_clocks=assumed_clocks))
-    if files:
-        say(f"{', '.join(files)}: written")
 
 
 def _made(
