@@ -36,11 +36,6 @@ class Timeline:
     lasted_s: FloatArray
 
     @property
-    def begin_s(self) -> FloatArray:
-        """Of each bin."""
-        return self.bin_s * np.arange(len(self.energy_j), dtype=np.float64)
-
-    @property
     def power_w(self) -> FloatArray:
         """Mean of each bin."""
         return self.energy_j / self.lasted_s
