@@ -11,7 +11,7 @@ from testbed.program import SWEEP
 from testbed.small_pipelines import planned
 from wastenot.control.status import read_summary
 from wastenot.core.result import HasPage, by_name
-from wastenot.serving.page.recommend_words import Recommended
+from wastenot.serving.model.configurations import Recommended
 
 ENGINE = Path(__file__).parents[1] / "data" / "serving" / "llama-8b-sim-h200.json"
 

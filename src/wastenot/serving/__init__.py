@@ -8,7 +8,6 @@ bench       servers measured: requests sent to them, latencies, energy, the stea
 control     clocks of running servers
 tables      what a study keeps of servers and of simulated clusters
 page        the reports
-verbs       what ``wn.serve`` offers, which the commands call
 documents   what is kept and printed as JSON
 cli         ``wastenot serve ...``: bench, profile, recommend, simulate, control
 """

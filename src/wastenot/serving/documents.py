@@ -15,16 +15,14 @@ if TYPE_CHECKING:
     from wastenot.serving.cluster.run_record import RunRecord
     from wastenot.serving.cluster.simulated import SimulatedScenario
     from wastenot.serving.control.instance import Event
+    from wastenot.serving.model.configurations import Recommended
     from wastenot.serving.model.recommend import Step
     from wastenot.serving.model.steering import Steered, Steering
-    from wastenot.serving.page.recommend_words import Recommended
     from wastenot.serving.tables.records import ServingPoint
 
 
 def steering_document(found: Steering) -> dict[str, Any]:
     """Policies on one engine and a trace (``wastenot.steer/1``)."""
-    from wastenot.serving.model.steered_headline import band_of as steer_band
-
     return {
         "schema": "wastenot.steer/1",
         "engine": found.source,
@@ -39,7 +37,7 @@ def steering_document(found: Steering) -> dict[str, Any]:
         "requests": len(found.requests),
         "duration_s": found.duration_s,
         "rate_per_s": found.rate_per_s,
-        "band": as_values(steer_band(found)),
+        "band": as_values(found.band),
         "capacity_per_s": None if found.capacity is None else found.capacity.rate_per_s,
         "deadlines": as_values(found.deadlines),
         "policies": [

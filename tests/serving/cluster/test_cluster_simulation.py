@@ -23,7 +23,8 @@ def part(case: Case, run: ClusterServed, instance: int) -> tuple[np.ndarray, Ser
     cached = None if requests.cached_tokens is None else requests.cached_tokens[mine]
     sent = Requests(at_s, requests.prompt_tokens[mine], requests.output_tokens[mine], cached)
     policy = Follows(case.rules[instance])
-    served = simulate(sent, case.engine, policy, deadlines=case.cluster.deadlines)
+    # One step after the other, as a timeline is asked for; the cluster takes many in one go.
+    served = simulate(sent, case.engine, policy, deadlines=case.cluster.deadlines, timeline_s=1.0)
     return mine, served, served.energy_j["idle"] + policy.rests_j(served, run.end_s)
 
 

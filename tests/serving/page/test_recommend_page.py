@@ -7,10 +7,10 @@ import pytest
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
-from wastenot.serving.model.configurations import at_other_clocks
+from wastenot.serving.model.configurations import Recommended, at_other_clocks
 from wastenot.serving.model.recommend import Bounds, Prices, recommend
 from wastenot.serving.page.recommend_page import recommend_figure, recommend_page
-from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, notes, origin_of, tail_text
+from wastenot.serving.page.recommend_words import chosen_table, effect_text, notes, origin_of, tail_text
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 pytest.importorskip("altair")

@@ -44,7 +44,7 @@ def test_a_server_that_takes_one_request_at_a_time_waits_as_an_m_d_1_queue_does(
     assert run.total_energy_j == pytest.approx(busy * POWER_W + (run.end_s - busy) * IDLE_W, rel=1e-9)
     line = run.timeline
     assert line is not None
-    there = np.average(line.running + line.waiting, weights=line.setting_s.sum(axis=1))
+    there = np.average(line.running + line.waiting, weights=line.lasted_s)
     assert there == pytest.approx(rate * (expected + service_s), rel=0.03)  # Little
 
 

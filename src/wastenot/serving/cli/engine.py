@@ -60,8 +60,7 @@ class KernelOptions:
         import shlex
         import sys
 
-        from wastenot.serving.model.engine_kernels import CORE_STEP_MHZ
-        from wastenot.serving.verbs import profile
+        from wastenot.serving.model.engine_kernels import CORE_STEP_MHZ, profile_from_kernels
         from wastenot.terminal.output import typed_command
         from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
         from wastenot.workloads.named import find_model
@@ -77,7 +76,7 @@ class KernelOptions:
         command = typed_command(study) if study is not None else shlex.join(["wastenot", *sys.argv[1:]])
         kept = resume_with(command, study) if study is not None else "nothing was kept; --study FILE keeps what is measured"
         with kept_if_interrupted(kept), shown_progress(f"kernels of {model}") as progress:
-            return profile(
+            return profile_from_kernels(
                 model,
                 target,
                 study,
@@ -194,22 +193,19 @@ def engine(
     command, files = typed_command(what[0]), []
     if out is not None:
         profile.write(out, command=command)
+        say(f"{out}: written")
         files.append(str(out))
     if page is not None or figures is not None:
         from wastenot.serving.page.engine_page import engine_page
+        from wastenot.terminal.written_page import write_page
 
         made = engine_page(profile, context=asked, assumed_clocks=assumed_clocks)
-        if page is not None:
-            made.write(page, command=command)
-            files.append(str(page))
-        if figures is not None:
-            files += map(str, made.export(figures))
+        files += [str(page)] if page is not None else []
+        files += map(str, write_page(made, page, figures, command=command))
     if as_json:
         print_json("engine", _document(profile, points, prefills, asked, files, assumed_clocks, found, passes))
         return
     console().print(engine_text(profile, points, prefills, asked, assumed_clocks=assumed_clocks))
-    if files:
-        say(f"{', '.join(files)}: written")
 
 
 def _made(

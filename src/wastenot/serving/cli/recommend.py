@@ -16,8 +16,8 @@ from wastenot.terminal.options import AssumedClocksOption, FiguresOption, JsonOp
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.serving.model.configurations import Recommended
     from wastenot.serving.model.recommend import Percentile, Recommendation, Unmet
-    from wastenot.serving.page.recommend_words import Recommended
 
 _LATENCIES = {"itl": "ITL", "ttft": "TTFT", "end_to_end": "E2E"}  # as a heading
 _NEAREST = 3  # models in an error that says what would keep a bound
@@ -64,9 +64,8 @@ def recommend(
     For each model, the lowest-energy configuration (GPUs, batch, clocks) that meets the latency bounds; what the
     fastest one costs in comparison, and what a looser or tighter bound would change.
     """
-    from wastenot.serving.model.configurations import Only
+    from wastenot.serving.model.configurations import CONTEXT, Only, recommend as recommended
     from wastenot.serving.model.recommend import Bounds, Prices
-    from wastenot.serving.verbs import CONTEXT, recommend as recommended
     from wastenot.terminal.output import console, print_json, say
 
     prices = Prices(price_options.price_per_kwh, gpu_hour, price_options.currency) if unit == "money" else None

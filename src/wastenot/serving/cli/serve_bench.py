@@ -83,12 +83,12 @@ def serve_bench(
     from wastenot.terminal.output import say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 
-    load = load_options.read(seed)
+    load, batches, rates_per_s = load_options.read(seed)
     devices, why_none = server_gpus(url, device, meter, clock_control)
     settings = settings_of(devices, core, memory, power_limit)
     energy = meter_of(devices, meter, meter_gpus)
     bench = prepare_bench(
-        Target(url, model=model, api=api, key=api_key), load.plan, study, batches=load.batches, rates_per_s=load.rates_per_s,
+        Target(url, model=model, api=api, key=api_key), load, study, batches=batches, rates_per_s=rates_per_s,
         meter=energy, devices=devices, settings=settings, steady_s=steady, task=task, gpu=gpu, gpus=gpus,
         tensor_parallel=tensor_parallel, precision=precision, seed=seed,
     )  # fmt: skip

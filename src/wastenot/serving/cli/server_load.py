@@ -50,7 +50,7 @@ class ServerLoadOptions:
     ] = None
     lenient: Annotated[bool, option("Leave out invalid lines of the trace, and sort the others.")] = False
 
-    def read(self, seed: int) -> ServerLoad:
+    def read(self, seed: int) -> tuple[LoadPlan, tuple[int, ...], tuple[float, ...]]:
         """The load.
 
         Raises:
@@ -71,22 +71,7 @@ class ServerLoadOptions:
                     raise BadInputError(f"{flag} {mean:g}: must be from 1 to {_MOST_TOKENS:,}")
             prompt, output = Lengths(self.prompt_tokens, self.spread), Lengths(self.output_tokens, self.spread)
             plan = load_of_lengths(prompt, output, seed=seed)
-        return ServerLoad(plan, batches, rates)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLoad:
-    """What is asked of a server.
-
-    Attributes:
-        plan: the requests.
-        batches: numbers of requests to keep running.
-        rates_per_s: at which requests arrive.
-    """
-
-    plan: LoadPlan
-    batches: tuple[int, ...]
-    rates_per_s: tuple[float, ...]
+        return plan, batches, rates
 
 
 def read_requests(path: Path, lenient: bool) -> Requests:

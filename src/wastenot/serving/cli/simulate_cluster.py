@@ -64,8 +64,8 @@ def simulate_cluster(
         BadInputError: the scenario or an option cannot be used.
     """
     from wastenot.core.install import install_line
+    from wastenot.serving.cluster.simulated import simulate_scenario
     from wastenot.serving.model.compiled import COMPILED
-    from wastenot.serving.verbs import simulate_scenario
     from wastenot.terminal.output import say
     from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 

@@ -80,7 +80,7 @@ def simulate_engine(
     from wastenot.core.install import install_line
     from wastenot.serving.model.compiled import COMPILED
     from wastenot.serving.model.profile_file import read_engine
-    from wastenot.serving.verbs import simulate
+    from wastenot.serving.model.steering import steer
     from wastenot.terminal.output import say
     from wastenot.terminal.progress import shown_progress
 
@@ -95,7 +95,7 @@ def simulate_engine(
     if not COMPILED:
         say(f"Numba is not installed, so this takes long: {install_line('serve')}")
     with shown_progress("simulate") as progress:
-        found = simulate(
+        found = steer(
             of,
             requests,
             load=asked.load,

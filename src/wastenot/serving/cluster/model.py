@@ -7,6 +7,7 @@ belongs to a *pool*; requests of a class go to the pools that the routes name fo
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,6 +16,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.documents import Count, NotNegative
+from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.simulation.policy import Policy
@@ -273,6 +275,32 @@ class Router(enum.IntEnum):
     POWER_OF_TWO = 1  # the shorter of two drawn at random
     LEAST_TOKENS = 2  # fewest tokens still to be prefilled and, as predicted, made
     LEAST_ENERGY = 3  # least added energy a step by the tables at the clock for so many, of those that keep the deadlines
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """The controller of instances of the first layout that are there throughout, all with the same clock.
+
+    Attributes:
+        count: of them.
+        clock: a rule that they follow, or what steers each of them.
+        by_tokens: whether requests go where there are fewest tokens, however the run's router chooses.
+    """
+
+    count: int
+    clock: ClockRule | Steered
+    by_tokens: bool = False
+    name: str = "alike"
+    period_s: float = math.inf
+
+    def begin(self, cluster: Cluster) -> Sequence[Action]:
+        """Start them."""
+        route = Route(((0,),) * COUNT, router=Router.LEAST_TOKENS if self.by_tokens else None)
+        return [*[Start(0, 0, self.clock)] * self.count, route]
+
+    def control(self, view: ClusterView) -> Sequence[Action]:
+        """Nothing."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.mixes import Mix
-from wastenot.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Route, Router, Start
+from wastenot.serving.cluster.model import Alike, ChangeTimes, ClockRule, Cluster
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
@@ -29,24 +27,6 @@ _FEWEST = 100
 def _drawn(mix: Mix, rate_per_s: float, lasts_s: float) -> Requests:
     """Of a trial: many rules are tried at one rate."""
     return mix.draw(rate_per_s, lasts_s, _SEED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Alike:
-    """Instances of one layout that follow one rule."""
-
-    count: int
-    rule: ClockRule
-    by_tokens: bool
-    name: str = "trial"
-    period_s: float = 1e9
-
-    def begin(self, cluster: Cluster) -> Sequence[Action]:
-        route = Route(((0,),) * COUNT, router=Router.LEAST_TOKENS if self.by_tokens else None)
-        return [*[Start(0, 0, self.rule)] * self.count, route]
-
-    def control(self, view: ClusterView) -> Sequence[Action]:
-        return ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +69,7 @@ class Trial:
             return True, 0.0
         cluster = Cluster((self.engine,), self.together, ChangeTimes((0.0,)), self.engine.gpus, deadlines=self.deadlines)
         lasts_s = float(requests.arrival_s[-1])
-        alike = _Alike(self.together, rule, self.by_tokens)
+        alike = Alike(self.together, rule, self.by_tokens)
         served = simulate_cluster(requests, cluster, alike, bin_s=max(lasts_s / 8, 1e-3))
         good = self.deadlines.kept(requests, served)
         kind = np.searchsorted(self.deadlines.prompt_below, requests.prompt_tokens, side="right")

@@ -25,6 +25,17 @@ class Scheduler(enum.StrEnum):
     DEADLINE = "deadline"
     """Prompts by the deadline of their first token, also between two chunks of another. No stock engine offers it."""
 
+    @classmethod
+    def named(cls, name: SchedulerName) -> Scheduler:
+        """The one of a name.
+
+        Raises:
+            BadInputError: there is none.
+        """
+        if name not in tuple(cls):
+            raise BadInputError(f"`scheduler` {name}: is not one of {', '.join(cls)}")
+        return cls(name)
+
 
 SchedulerName = Literal["fcfs", "priority", "deadline"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -11,8 +12,10 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.files import PathLike
 from wastenot.core.progress import Progress
 from wastenot.core.setting import Setting
+from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Task
 from wastenot.devices.simulated.basis import assumed_below_mhz
 from wastenot.meters.tasks import WorkloadTasks
@@ -125,8 +128,8 @@ def measure_kernels(
 
 def profile_from_kernels(
     model: str,
-    device: Device,
-    study: Study | None = None,
+    device: str | Device,
+    study: PathLike | Study | None = None,
     *,
     degrees: Sequence[int] = (1,),
     shapes: StepShapes | None = None,
@@ -138,12 +141,31 @@ def profile_from_kernels(
     progress: Progress | None = None,
     command: str | None = None,
 ) -> EngineProfile:
-    """As :func:`wastenot.serve.profile`, on a device and into a study that are open; one GPU, whatever the degrees.
+    """Measure the kernels of a model's steps on a device, and put the profile of an engine together from them.
 
-    Args beyond those:
+    A profile from tables of measured steps is :func:`wastenot.profile_of_steps`.
+
+    Args:
+        model: such as ``llama-8b``.
+        device: or its name.
+        study: keeps the kernels, to resume from; created if missing. ``None`` keeps nothing.
+        degrees: of tensor parallelism; one GPU is measured, whatever they are.
         shapes: to measure kernels at.
+        core_step_mhz: between core clocks, from the highest down; ``None`` for the card's own clocks only.
+        curves: with those, a simulated GPU to take the other clocks from, a forecast.
         settings: of the profile, at any clocks between those measured; by default every 60 MHz, and auto.
+        memory_bytes: of one card; by default what is known of it.
+        options: warm-up, window and precision of each measurement.
+        progress: receives each point.
+        command: that does the same, for the study to name to whoever finds it unfinished.
+
+    Raises:
+        BadInputError: there is no such model or device, or the model does not fit into its memory.
+        ClocksRefusedError: the clocks may not be set.
+        DeviceError: the device does not measure.
     """
+    device = open_device(device) if isinstance(device, str) else device
+    study = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
     sizes = find_model(model)
     if curves is not None and core_step_mhz is not None:
         raise BadInputError(

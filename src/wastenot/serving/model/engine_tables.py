@@ -107,10 +107,7 @@ class EngineTables:
         of = several_prompts(self) if past < 0.0 else self
         tables = of.prefill_time_s[setting], of.prefill_energy_j[setting]
         rows, columns = ("new tokens", tokens, of.prefill_tokens), ("tokens before them", past, of.past_tokens)
-        cost = _cost("prefill", tables, rows, columns)
-        if math.isnan(cost.time_s):
-            raise _unknown(f"a prefill step of {tokens:g} tokens on top of {past:g} ones")
-        return cost
+        return _cost("prefill", f"{tokens:g} tokens on top of {past:g} ones", tables, rows, columns)
 
     def decode(self, setting: int, batch: float, context: float) -> StepCost:
         """A step of ``batch`` sequences that hold ``context`` tokens each on average.
@@ -120,10 +117,7 @@ class EngineTables:
         """
         tables = self.decode_time_s[setting], self.decode_energy_j[setting]
         rows, columns = ("sequences", batch, self.batches), ("tokens in the cache", context, self.context_tokens)
-        cost = _cost("decode", tables, rows, columns)
-        if math.isnan(cost.time_s):
-            raise _unknown(f"a decode step of {batch:g} sequences with {context:g} tokens in the cache each")
-        return cost
+        return _cost("decode", f"{batch:g} sequences with {context:g} tokens in the cache each", tables, rows, columns)
 
     def mixed(self, setting: int, tokens: float, past: float, batch: float, context: float) -> StepCost:
         """A step that prefills ``tokens`` and decodes ``batch`` sequences at once.
@@ -172,11 +166,12 @@ def several_prompts(tables: EngineTables) -> EngineTables:
 
 def _cost(
     step: str,
+    of: str,
     tables: tuple[FloatArray, FloatArray],
     rows: tuple[str, float, FloatArray],
     columns: tuple[str, float, FloatArray],
 ) -> StepCost:
-    """Time and energy of a step by what its rows and columns are, the value of each, and their knots; NaN if not known."""
+    """Time and energy of a step of some size, by what its rows and columns are, the value of each, and their knots."""
     places = []
     for what, value, knots in (rows, columns):
         interval = interval_of(knots, 0, len(knots), value, 0)
@@ -189,8 +184,8 @@ def _cost(
     (i, along), (j, across) = places
     down = tables[0].shape[1]
     time_s, energy_j = (float(bilinear(each.reshape(-1), i * down + j, down, 1, along, across)) for each in tables)
+    if math.isnan(time_s):
+        raise OutsideProfileError(
+            f"a {step} step of {of} is outside the profile, which has no such steps; profile the engine there too"
+        )
     return StepCost(time_s, energy_j)
-
-
-def _unknown(step: str) -> OutsideProfileError:
-    return OutsideProfileError(f"{step} is outside the profile, which has no such steps; profile the engine there too")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, get_args
@@ -9,13 +10,17 @@ from typing import ClassVar, Final, Literal, get_args
 import numpy as np
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import PathLike
 from wastenot.core.progress import Progress, Silent
 from wastenot.core.result import HasDocument, HasPage
+from wastenot.serving.model.band import Band, band, idle_varied
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
-from wastenot.serving.model.engine import Engine, Scheduler, core_clocks_mhz
+from wastenot.serving.model.engine import Engine, Scheduler, SchedulerName, core_clocks_mhz
 from wastenot.serving.model.loads import at_rate
+from wastenot.serving.model.profile_file import EngineProfile, read_engine
 from wastenot.serving.model.requests import Requests, log_normal_lengths
+from wastenot.serving.model.traces import read_trace
 from wastenot.serving.policies.by_name import NAMES, Name, maker_of
 from wastenot.serving.policies.oracle import run_oracle
 from wastenot.serving.simulation.policy import Fixed, Policy
@@ -141,6 +146,11 @@ class Steered:
     result: PolicyResult
     served: Served
 
+    @property
+    def hindsight(self) -> bool:
+        """Whether it knows the requests to come."""
+        return self.name in ("fixed", "oracle")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steering(HasDocument, HasPage):
@@ -194,34 +204,97 @@ class Steering(HasDocument, HasPage):
         """Whether a policy met the deadlines of as many requests as is asked."""
         return run.result.attainment >= self.share
 
+    @property
+    def best(self) -> Steered:
+        """The policy that saved most of those that attained what was asked; the maximum clock where no other did.
+
+        Those that know the requests to come do not count: they cannot be had.
+        """
+        attained = [run for run in self.runs if self.attains(run) and not run.hindsight]
+        return max(attained or self.runs[:1], key=self.saved)
+
+    @property
+    def cap(self) -> Steered | None:
+        """The run at the lowest clock throughout, where the best policy hardly leaves it: nothing else is needed then."""
+        best, fixed = self.best, next((run for run in self.runs if run.name == "fixed"), None)
+        if best is self.runs[0] or fixed is None or not self.attains(fixed):
+            return None
+        return fixed if all(self.stays_lowest(run) for run in (best, fixed)) else None
+
+    def stays_lowest(self, run: Steered) -> bool:
+        """Whether a run hardly leaves the lowest clock."""
+        mean, lowest = run.result.mean_core_mhz, self.lowest_mhz
+        return mean is not None and lowest is not None and mean <= 1.01 * lowest
+
+    @property
+    def headline(self) -> Steered:
+        """What the headline is of: the clock fixed in hindsight where policies do no more, else the best policy."""
+        return self.cap or self.best
+
+    @property
+    def band(self) -> Band | None:
+        """What the headline's saving becomes with other idle power; ``None`` where nothing saves."""
+        run, first, idle_w = self.headline, self.runs[0], self.engine.idle_gpu_w or 1.0
+        if run is first:
+            return None
+        sums = [(each.result.energy_j, each.served.energy_j["idle"] / idle_w) for each in (first, run)]
+        return band(run.name, self.saved(run), idle_varied(*sums))
+
+    @property
+    def lowest_mhz(self) -> float | None:
+        """The lowest clock of the engine's tables; ``None`` where they name none."""
+        clocks = core_clocks_mhz(self.engine)
+        return None if clocks is None else float(clocks.min())
+
 
 def steer(
-    engine: Engine,
-    trace: Requests,
+    engine: PathLike | EngineProfile | Engine,
+    trace: PathLike | Requests,
     *,
     load: float | None = None,
     rate_per_s: float | None = None,
     step_tokens: int | None = None,
-    policies: Sequence[PolicyName] = DEFAULT_POLICIES,
-    deadlines: Deadlines = LITERATURE,
-    share: float = 0.99,
+    policies: Sequence[PolicyName] | None = None,
+    deadlines: Deadlines | None = None,
     length_error: float = 0.3,
     seed: int = 0,
     assumed_clocks: bool = False,
+    scheduler: SchedulerName | None = None,
     progress: Progress | None = None,
 ) -> Steering:
-    """As :func:`wastenot.serve.simulate`, of an engine and requests that are there; the maximum clock always runs, too.
+    """Simulate policies that set the clock of one engine, beside each other on a trace; the maximum clock always runs, too.
 
-    ``length_error`` is the standard deviation of the logarithm of predicted over true lengths, ``share`` the part of the
-    requests that are to keep all deadlines. Where a rate is to be found, deadlines that even the maximum clock keeps at none
-    are a BadInputError.
+    Args:
+        engine: whose clock is set; of a profile or its file, that of the lowest parallel degree.
+        trace: of requests, or its file.
+        load: rescale the trace to this share of the load that the maximum clock sustains.
+        rate_per_s: or to this rate, in requests per second; by neither, it is taken as it is.
+        step_tokens: most new tokens of a step; by default what sustains the highest load.
+        policies: to run; by default all but the one that sees metrics alone, and the oracle, which takes minutes.
+        deadlines: and the share of requests that is to meet them.
+        length_error: of predicted answer lengths: the standard deviation of the logarithm of predicted over true ones.
+        seed: of the prediction errors.
+        assumed_clocks: run the policies with clocks that were neither measured nor fitted, too, whose steps' cost is
+            assumed (``with_assumed`` of what is found).
+        scheduler: of the engine; by default its own, which is first come, first served. By ``deadline``, which no stock
+            engine offers, policies are run on a stock engine, too (``stock`` of what is found).
+        progress: receives each policy.
+
+    Raises:
+        BadInputError: a file or an argument cannot be used, the requests do not fit the engine, or a rate is to be found and
+            even the maximum clock meets the deadlines at none.
+        OutsideProfileError: a step that the engine's tables do not cover.
     """
-    if load is not None and rate_per_s is not None:
-        raise BadInputError("`load` and `rate_per_s` both set the request rate; give only one of them")
-    if load is not None and not 0 < load <= 2:
-        raise BadInputError(f"`load` ({load:g}) must be above 0 and at most 2 (200 %)")
-    if not len(trace):
+    policies, due = DEFAULT_POLICIES if policies is None else policies, deadlines or LITERATURE
+    _check(policies, load, rate_per_s, length_error)
+    source, path = (os.fspath(each) if isinstance(each, str | os.PathLike) else "" for each in (engine, trace))
+    engine = read_engine(engine) if isinstance(engine, str | os.PathLike) else engine
+    engine = engine.engine() if isinstance(engine, EngineProfile) else engine
+    engine = engine if scheduler is None else replace(engine, scheduler=Scheduler.named(scheduler))
+    recorded = read_trace(trace).requests if isinstance(trace, str | os.PathLike) else trace
+    if not len(recorded):
         raise BadInputError("the trace holds no requests")
+    share = due.share
     names = tuple(dict.fromkeys(("greatest", *policies)))
     whole, known = engine, engine.known_settings
     both = assumed_clocks and 0 < len(known) < len(engine.tables.settings)
@@ -229,22 +302,20 @@ def steer(
     progress = progress or Silent()
     by_deadline = engine.scheduler == Scheduler.DEADLINE
     progress.begin((1 + both + by_deadline) * len(names))
-    duration_s = _duration_s(trace)
+    duration_s = _duration_s(recorded)
     if step_tokens is None:
         progress.say("choosing the number of tokens per step")
-        first = trace.part(0.0, _TRIED_S) if duration_s > _TRIED_S else trace
+        first = recorded.part(0.0, _TRIED_S) if duration_s > _TRIED_S else recorded
         first_s = min(duration_s, _TRIED_S)
-        engine = best_step_tokens(
-            lambda rate: at_rate(first, rate, first_s, seed=seed), engine, deadlines, share=share
-        ).engine
+        engine = best_step_tokens(lambda rate: at_rate(first, rate, first_s, seed=seed), engine, due, share=share).engine
     else:
         engine = replace(engine, most_step_tokens=step_tokens)
     reached = None
     if load is not None:
         progress.say("finding the highest rate that the maximum clock sustains")
-        reached = capacity(lambda rate: at_rate(trace, rate, duration_s, seed=seed), engine, deadlines, share=share)
+        reached = capacity(lambda rate: at_rate(recorded, rate, duration_s, seed=seed), engine, due, share=share)
         rate_per_s = load * reached.rate_per_s
-    requests = trace if rate_per_s is None else at_rate(trace, rate_per_s, duration_s, seed=seed)
+    requests = recorded if rate_per_s is None else at_rate(recorded, rate_per_s, duration_s, seed=seed)
     if not len(requests):
         raise BadInputError("at this rate no request arrives during the trace; give a longer trace or a higher rate")
     predicted = log_normal_lengths(requests.output_tokens, sigma=length_error, seed=seed)
@@ -252,27 +323,41 @@ def steer(
     def run(name: PolicyName, engine: Engine) -> Steered:
         progress.step(TITLES[name])
         if name == "oracle":
-            _, served = run_oracle(requests, engine, deadlines, share=share)
+            _, served = run_oracle(requests, engine, due, share=share)
         else:
             served = simulate(
                 requests,
                 engine,
-                _policy(name, requests, engine, deadlines, share, length_error),
-                deadlines=deadlines,
+                _policy(name, requests, engine, due, share, length_error),
+                deadlines=due,
                 predicted_tokens=predicted,
                 timeline_s=_BIN_S,
             )
-        return Steered(name, result_of(TITLES[name], served, engine, deadlines), served)
+        return Steered(name, result_of(TITLES[name], served, engine, due), served)
 
     def beside(engine: Engine) -> Steering:
         runs = tuple(run(name, engine) for name in names)
-        return Steering(engine, deadlines, requests, duration_s, share, reached, runs, trace_requests=len(trace))
+        return Steering(engine, due, requests, duration_s, share, reached, runs, source, path, len(recorded))
 
     found = beside(engine)
     whole = replace(whole, most_step_tokens=engine.most_step_tokens)
     if by_deadline:
         found = replace(found, stock=beside(replace(engine, scheduler=Scheduler.FCFS)))
     return replace(found, with_assumed=beside(whole)) if both else found
+
+
+def _check(policies: Sequence[str], load: float | None, rate_per_s: float | None, length_error: float) -> None:
+    for each in policies:
+        if each not in POLICY_NAMES:
+            raise BadInputError(f"`policies` {each}: is not one of {', '.join(POLICY_NAMES)}")
+    if rate_per_s is not None and not 0 < rate_per_s < float("inf"):
+        raise BadInputError(f"`rate_per_s` {rate_per_s:g}: must be above 0, and finite")
+    if not 0 <= length_error < float("inf"):
+        raise BadInputError(f"`length_error` {length_error:g}: must be a number of at least 0")
+    if load is not None and rate_per_s is not None:
+        raise BadInputError("`load` and `rate_per_s` both set the request rate; give only one of them")
+    if load is not None and not 0 < load <= 2:
+        raise BadInputError(f"`load` ({load:g}) must be above 0 and at most 2 (200 %)")
 
 
 TITLES: Final[dict[PolicyName, str]] = {

@@ -9,9 +9,9 @@ from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.theme import CATEGORIES
+from wastenot.serving.model.configurations import Recommended
 from wastenot.serving.model.recommend import configuration_text
 from wastenot.serving.page import recommend_words
-from wastenot.serving.page.recommend_words import Recommended
 from wastenot.serving.tables.records import ServingPoint
 
 _WIDE = 915

@@ -5,118 +5,26 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
-from typing import ClassVar
 
 from wastenot.core.origin import Origin
-from wastenot.core.result import HasDocument, HasPage
 from wastenot.core.wording import counted, listed
 from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Table, listing
 from wastenot.serving.model.benchmark_files import PUBLISHED
+from wastenot.serving.model.configurations import Recommended
 from wastenot.serving.model.recommend import (
     LATENCY_NAMES,
-    Bounds,
     Percentile,
-    Prices,
     Recommendation,
-    Unit,
     Unmet,
     called,
     configuration_text,
-    cost_function,
 )
 from wastenot.serving.page.engine_words import clock_options
 from wastenot.serving.tables.records import ServingPoint
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Recommended(HasDocument, HasPage):
-    """What was asked and what came of it.
-
-    Attributes:
-        points: that there was to choose from.
-        chosen: for each model that can keep the bounds, the cheapest first.
-        unmet: the other models.
-        bounds: that were to be kept.
-        unit: of the cost.
-        prices: where the unit is money.
-        without_clocks: cost by model of what is chosen without forecasts of clocks, where there are any.
-        sources: names of the studies and tables that the points are of.
-        left_at_auto: which points were not forecast at other clocks, although that was asked for, and why; empty for none.
-    """
-
-    drawn_by: ClassVar[str] = "wastenot.serving.page.recommend_page:recommend_page"
-    told_by: ClassVar[str] = "wastenot.serving.documents:recommendation_document"
-
-    points: Sequence[ServingPoint]
-    chosen: Sequence[Recommendation]
-    unmet: Sequence[Unmet]
-    bounds: Bounds
-    unit: Unit = "token"
-    prices: Prices | None = None
-    without_clocks: Sequence[Recommendation] = ()
-    sources: Sequence[str] = ()
-    left_at_auto: str = ""
-
-    @property
-    def latency(self) -> str:
-        """Name of the latency that is bounded first."""
-        return next(iter(self.bounds.latencies), "itl")
-
-    @property
-    def latency_title(self) -> str:
-        """The same for a reader."""
-        return self.titled(self.bounds.percentile)
-
-    def titled(self, statistic: Percentile) -> str:
-        """A statistic of that latency for a reader."""
-        return f"{called(statistic)} {LATENCY_NAMES[self.latency]}"
-
-    @property
-    def also(self) -> Percentile | None:
-        """The statistic to show beside the bounded one, of those that are known of all that is chosen.
-
-        The highest percentile, or the median where a high one is bounded.
-        """
-        rising: tuple[Percentile, ...] = ("p50", "p90", "p95", "p99")
-        high = self.bounds.percentile in rising[1:]
-        known = [each for each in rising if all(self.at(best.point, each) is not None for best in self.chosen)]
-        others = [each for each in known if (each == "p50" if high else each in rising[1:])]
-        return others[-1] if self.chosen and others else None
-
-    @property
-    def statistics(self) -> tuple[Percentile, ...]:
-        """Those to show: the one that is bounded, and the other."""
-        return (self.bounds.percentile,) if self.also is None else (self.bounds.percentile, self.also)
-
-    def at(self, point: ServingPoint, statistic: Percentile) -> float | None:
-        """A statistic in seconds of the latency that is bounded first."""
-        return replace(self.bounds, percentile=statistic).latency_of(point, self.latency)
-
-    @property
-    def cost_title(self) -> str:
-        """What is to be least."""
-        if self.unit == "money":
-            return f"{self.prices.currency if self.prices else ''} per million tokens".strip()
-        return f"energy per {self.unit}"
-
-    def cost_text(self, cost: float) -> str:
-        """A cost with its unit."""
-        return f"{number(cost, 3)}{SPACE}{self.cost_title}" if self.unit == "money" else quantity(cost, "J", 3)
-
-    def known(self) -> list[tuple[float, float, ServingPoint]]:
-        """Latency, cost and point of those of which both are known, steady states only."""
-        cost_of = cost_function(self.unit, self.prices)
-        return [
-            (latency, cost, point)
-            for point in self.points
-            if point.is_stable
-            and (latency := self.bounds.latency_of(point, self.latency)) is not None
-            and (cost := cost_of(point)) is not None
-        ]
 
 
 def short_name(model: str) -> str:

@@ -13,15 +13,11 @@ from wastenot.pages.figure import Figure, inline, series_color, specification_of
 from wastenot.pages.formatting import SPACE, percent
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
-from wastenot.serving.model.engine import core_clocks_mhz
-from wastenot.serving.model.steered_headline import best_of, headline_run
 from wastenot.serving.model.steering import Steered, Steering
 from wastenot.serving.page import steer_words
 from wastenot.serving.page.over_time import panels_over_time
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
 from wastenot.serving.page.simulated_words import simulated_origin, steps_text
-
-_ASSUMED = ", assumed"
 
 
 def policies_figure(found: Steering) -> Figure:
@@ -42,7 +38,7 @@ def policies_figure(found: Steering) -> Figure:
 
 
 def _bars(found: Steering, *, assumed: bool = False) -> list[PolicyBar]:
-    shown = best_of(found) if assumed else headline_run(found)
+    shown = found.best if assumed else found.headline
     bars = []
     for run in found.runs[1:] if assumed else found.runs:
         strong: Role = "second" if assumed else "compared with" if run is found.runs[0] else "headline"
@@ -63,7 +59,7 @@ def _name_of(run: Steered, *, assumed: bool = False) -> str:
     if run.name in ("fixed", "greatest") and mhz is not None:
         fixed = run.name == "fixed"
         name = f"{'fixed' if fixed else 'maximum clock,'} {mhz:,.0f}{SPACE}MHz{', in hindsight' * fixed}"
-    return f"{name}{_ASSUMED}" if assumed else name
+    return f"{name}, assumed" if assumed else name
 
 
 _BINS = 240  # of a picture
@@ -88,30 +84,26 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
 
     figures = [figure("serving-timeline", "Timeline", _READ, 0.0, found.duration_s)]
     if found.duration_s > 3 * _CLOSE_S:
-        begin_s = _busiest_s(shown[0])
+        begin_s = _busiest_s(shown[0][1])
         figures.append(figure("serving-minute", "The busiest minute", _MINUTE, begin_s, begin_s + _CLOSE_S))
     return tuple(figures)
 
 
-def _shown(found: Steering) -> list[Steered]:
-    """The maximum clock, what the headline is of, and what a card says of assumed clocks where those were asked for."""
-    wanted = dict.fromkeys((found.runs[0].name, headline_run(found).name))
-    runs = [replace(run, result=replace(run.result, policy=_name_of(run))) for run in found.runs if run.name in wanted]
-    if found.with_assumed is not None and (best := best_of(found.with_assumed)) is not found.with_assumed.runs[0]:
-        runs.append(replace(best, result=replace(best.result, policy=_name_of(best, assumed=True))))
-    return [run for run in runs if run.served.timeline is not None]
+def _shown(found: Steering) -> list[tuple[Steering, Steered, Role]]:
+    """The maximum clock, what the headline is of, and what a card says of assumed clocks where those were asked for.
 
-
-def _role_of(found: Steering, run: Steered) -> Role:
-    if run.result.policy.endswith(_ASSUMED):
-        return "second"
-    return "compared with" if run.name == found.runs[0].name else "headline"
-
-
-def _steering_of(found: Steering, run: Steered) -> Steering:
-    """With known or with assumed clocks, whose policies a run is one of."""
-    known = not run.result.policy.endswith(_ASSUMED)
-    return found if known or found.with_assumed is None else found.with_assumed
+    Each after the policies that it is one of.
+    """
+    roles: dict[str, Role] = {found.headline.name: "headline", found.runs[0].name: "compared with"}
+    runs = [(found, run, _name_of(run), roles[run.name]) for run in found.runs if run.name in roles]
+    more = found.with_assumed
+    if more is not None and (best := more.best) is not more.runs[0]:
+        runs.append((more, best, _name_of(best, assumed=True), "second"))
+    return [
+        (of, replace(run, result=replace(run.result, policy=name)), role)
+        for of, run, name, role in runs
+        if run.served.timeline is not None
+    ]
 
 
 def _busiest_s(run: Steered) -> float:
@@ -130,10 +122,10 @@ _READ = (
 _MINUTE = "The minute in which most tokens were generated, from the timeline above; panels and lines are the same."
 
 
-def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) -> Any:
+def _chart(found: Steering, shown: list[tuple[Steering, Steered, Role]], begin_s: float, end_s: float) -> Any:
     alt = load("altair")
-    rows = [row for run in shown for row in timeline_rows(_steering_of(found, run), run, begin_s, end_s)]
-    colors = {run.result.policy: ROLE_COLORS[_role_of(found, run)] for run in shown}
+    rows = [row for of, run, _ in shown for row in timeline_rows(of, run, begin_s, end_s)]
+    colors = {run.result.policy: ROLE_COLORS[role] for _, run, role in shown}
     minutes = end_s - begin_s > 3 * _CLOSE_S
     unit_s = 60.0 if minutes else 1.0
     limits = {"gap_ms": 1e3 * found.deadlines.tbt_s, "first": 100.0}
@@ -162,9 +154,8 @@ def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -
     together = max((last - first) // _BINS, 1)
     starts = np.arange(first, last, together)
     unit_s = 60.0 if end_s - begin_s > 3 * _CLOSE_S else 1.0
-    lasted = np.add.reduceat(timeline.setting_s[first:last].sum(axis=1), starts - first)
-    clocks = core_clocks_mhz(found.engine)
-    mhz = None if clocks is None else np.add.reduceat(timeline.setting_s[first:last] @ clocks, starts - first)
+    lasted = np.add.reduceat(timeline.lasted_s[first:last], starts - first)
+    mhz = np.add.reduceat((timeline.core_mhz * timeline.lasted_s)[first:last], starts - first)
     batch = np.add.reduceat(timeline.running[first:last], starts - first) / np.diff([*starts, last])
     energy = np.add.reduceat(timeline.energy_j[first:last], starts - first)
     gaps = np.fmax.reduceat(timeline.longest_gap_s[first:last], starts - first)
@@ -174,9 +165,9 @@ def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -
         {
             "policy": run.result.policy,
             "at": edges[index] / unit_s,
-            "mhz": None if mhz is None or lasted[index] == 0 else mhz[index] / lasted[index],
+            "mhz": None if mhz[index] == 0 else mhz[index] / lasted[index],
             "batch": batch[index],
-            "watts": None if lasted[index] == 0 else energy[index] / lasted[index],
+            "watts": energy[index] / lasted[index],
             "gap_ms": None if np.isnan(gaps[index]) else 1e3 * gaps[index],
             "first": None if np.isnan(waits[index]) else 100.0 * waits[index],
         }

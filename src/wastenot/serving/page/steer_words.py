@@ -10,15 +10,6 @@ from typing import Final
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
-from wastenot.serving.model.steered_headline import (
-    HINDSIGHT,
-    band_of,
-    best_of,
-    cap_of,
-    headline_run,
-    lowest_mhz,
-    stays_lowest,
-)
 from wastenot.serving.model.steering import PolicyName, Steered, Steering
 from wastenot.serving.page.simulated_words import band_text, by_deadline_note, clocks_note, waits_text
 
@@ -32,16 +23,14 @@ def about(found: Steering) -> str:
 
 def effect_text(found: Steering) -> str:
     """The headline."""
-    best = best_of(found)
+    best = found.best
     if found.runs[0].result.attainment < found.share:
         kept = percent(found.runs[0].result.attainment, 1)
         return f"Even at the maximum clock only {kept} of the requests meet their deadlines"
     if best is found.runs[0]:
         return "No policy saves energy and meets the deadlines as the maximum clock does"
-    cap = cap_of(found)
-    told, name = (
-        (best, sentence_name(best)) if cap is None else (cap, f"A fixed clock of {lowest_mhz(found):,.0f}{SPACE}MHz")
-    )
+    cap = found.cap
+    told, name = (best, sentence_name(best)) if cap is None else (cap, f"A fixed clock of {found.lowest_mhz:,.0f}{SPACE}MHz")
     saved, kept = percent(found.saved(told), 1), percent(told.result.attainment, 2)
     name += "" if cap is None else ", chosen in hindsight,"
     return f"{name} saves {saved} of the energy; {kept} of requests met their deadlines"
@@ -49,7 +38,7 @@ def effect_text(found: Steering) -> str:
 
 def notes_on(found: Steering) -> list[str]:
     """What the headline rests on."""
-    within = band_of(found)
+    within = found.band
     notes = (None if within is None else band_text(within), clocks_text(found), by_deadline_text(found))
     return [note for note in notes if note is not None]
 
@@ -63,7 +52,7 @@ def by_deadline_text(found: Steering) -> str | None:
     """What prefill by deadline adds to the best policy, where prompts are prefilled so."""
     if found.stock is None:
         return None
-    best = best_of(found)
+    best = found.best
     other = found.stock.again(best)
     met, energy = (other.result.attainment, best.result.attainment), best.result.energy_j / other.result.energy_j
     return by_deadline_note(_in_sentence(best), met, energy)
@@ -83,11 +72,11 @@ def _in_sentence(run: Steered) -> str:
 def verdict_text(found: Steering) -> str:
     """What the headline is compared with, and whether a policy adds to it."""
     kept = percent(found.runs[0].result.attainment, 2)
-    more = "" if cap_of(found) is None else "; no policy saves more"
-    if more and all(stays_lowest(found, run) for run in found.runs[1:]):
+    more = "" if found.cap is None else "; no policy saves more"
+    if more and all(found.stays_lowest(run) for run in found.runs[1:]):
         more = "; all policies stay at the lowest clock allowed"
     assumed = found.with_assumed
-    if assumed is not None and (best := best_of(assumed)) is not assumed.runs[0]:
+    if assumed is not None and (best := assumed.best) is not assumed.runs[0]:
         limit = found.engine.assumed_below_mhz or assumed.engine.assumed_below_mhz
         which = "unmeasured clocks" if limit is None else f"clocks below {limit:,.0f}{SPACE}MHz"
         more = f"; {percent(assumed.saved(best), 1)} with {_in_sentence(best)} if {which} behave as assumed"
@@ -105,11 +94,11 @@ def load_text(found: Steering) -> str:
 
 def _beside_it(found: Steering) -> tuple[Line, ...]:
     """What policies add to one clock throughout where that is nothing, else what those save who know the requests."""
-    if cap_of(found) is not None:
-        best = best_of(found)
+    if found.cap is not None:
+        best = found.best
         mean = f"{best.result.mean_core_mhz:,.0f}{SPACE}MHz on average"
         return (Line("The best policy", f"{best.result.policy} saves {percent(found.saved(best), 1)}, at {mean}"),)
-    known = [run for run in found.runs if run.name in HINDSIGHT and found.attains(run)]
+    known = [run for run in found.runs if run.hindsight and found.attains(run)]
     if not known:
         return ()
     most = max(known, key=found.saved)
@@ -119,11 +108,11 @@ def _beside_it(found: Steering) -> tuple[Line, ...]:
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
     """The policy of least energy, the maximum clock, and what is asked."""
-    best, greatest = best_of(found), found.runs[0]
+    best, greatest = found.best, found.runs[0]
     title = "Lowest energy that meets the deadlines"
     if best is greatest:
         return _run_panel(title, best), _run_panel("Maximum clock", greatest), _asked(found)
-    told = headline_run(found)
+    told = found.headline
     if told.name == "fixed":
         title = "Fixed clock, chosen in hindsight"
     other = _run_panel("Maximum clock", greatest) if found.with_assumed is None else _assumed_panel(found.with_assumed)
@@ -133,7 +122,7 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
 
 def _assumed_panel(more: Steering) -> Panel:
     """The best policy with assumed clocks, and those that fail there."""
-    best = best_of(more)
+    best = more.best
     panel = _run_panel("With assumed clocks too", best, f"{percent(more.saved(best), 1)} saved")
     failed = [
         f"{run.result.policy} ({percent(1.0 - run.result.attainment, 1)} late)" for run in more.runs if not more.attains(run)
@@ -189,8 +178,8 @@ def about_table(found: Steering) -> Table:
 
 def next_step(found: Steering) -> Next:
     """How to have a running server's clock chosen likewise."""
-    engine, lowest = shlex.quote(found.source) if found.source else "ENGINE.json", lowest_mhz(found)
-    if cap_of(found) is not None and lowest is not None:
+    engine, lowest = shlex.quote(found.source) if found.source else "ENGINE.json", found.lowest_mhz
+    if found.cap is not None and lowest is not None:
         assumed = _assumed_clock(found)
         clocks = [lowest] if assumed is None else [lowest, assumed]
         load = f"--trace {shlex.quote(found.trace)} " if found.trace else ""
@@ -222,7 +211,7 @@ def next_step(found: Steering) -> Next:
 
 def _assumed_clock(found: Steering) -> float | None:
     """The fixed clock, in MHz, that saves most with assumed clocks, where it is one of them and meets the deadlines."""
-    more, lowest = found.with_assumed, lowest_mhz(found)
+    more, lowest = found.with_assumed, found.lowest_mhz
     run = None if more is None else next((run for run in more.runs if run.name == "fixed" and more.attains(run)), None)
     mhz = None if run is None else run.result.mean_core_mhz
     return None if mhz is None or lowest is None or mhz >= lowest else mhz

@@ -6,7 +6,6 @@ Times and lengths are counted in the ranges that vLLM has, so a policy sees no m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,24 +27,10 @@ PROMPT_EDGES: FloatArray = np.array([1.0, 2, 5, 10, 20, 50, 100, 200, 500, 1000,
 _GAPS_BELOW = np.searchsorted(GAP_EDGES_S, TOKEN_EDGES_S * (1 + 1e-9), side="right") - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Counted:
-    """What an engine has counted since it began.
-
-    Attributes:
-        gaps: tokens by the gap before them, in the bins of :data:`GAP_EDGES_S`; shape (gap edges + 1,).
-        first: requests by the time to their first token; shape (first edges + 1,).
-        prompts: the same requests by the tokens of their prompts; shape (prompt edges + 1,).
-        prompt_tokens: of them all.
-    """
-
-    gaps: IndexArray
-    first: IndexArray
-    prompts: IndexArray
-    prompt_tokens: int
-
-
-def reading(engine: Engine, running: int, waiting: int, free_blocks: int, counted: Counted) -> ServerReading:
+def reading(
+    engine: Engine, running: int, waiting: int, free_blocks: int, gaps: IndexArray, first: IndexArray, prompts: IndexArray,
+    prompt_tokens: int,
+) -> ServerReading:  # fmt: skip
     """The metrics of an engine.
 
     Args:
@@ -53,19 +38,22 @@ def reading(engine: Engine, running: int, waiting: int, free_blocks: int, counte
         running: requests that decode.
         waiting: other requests that are there.
         free_blocks: of its cache.
-        counted: by it so far.
+        gaps: tokens by the gap before them since it began, in the bins of :data:`GAP_EDGES_S`; shape (gap edges + 1,).
+        first: requests by the time to their first token; shape (first edges + 1,).
+        prompts: the same requests by the tokens of their prompts; shape (prompt edges + 1,).
+        prompt_tokens: of them all.
     """
-    gaps = np.append(np.cumsum(counted.gaps)[_GAPS_BELOW], counted.gaps.sum())
+    within = np.append(np.cumsum(gaps)[_GAPS_BELOW], gaps.sum())
     return ServerReading(
         running=float(running),
         waiting=float(waiting),
         cache_used=1.0 - free_blocks / engine.cache_blocks,
         cache_tokens=float(engine.cache_blocks * engine.block_tokens),
-        ttft=_counts(FIRST_EDGES_S, np.cumsum(counted.first)),
-        tbt=_counts(TOKEN_EDGES_S, gaps),
-        prompts=_counts(PROMPT_EDGES, np.cumsum(counted.prompts)),
-        prompt_tokens=float(counted.prompt_tokens),
-        output_tokens=float(gaps[-1] + counted.first.sum()),
+        ttft=_counts(FIRST_EDGES_S, np.cumsum(first)),
+        tbt=_counts(TOKEN_EDGES_S, within),
+        prompts=_counts(PROMPT_EDGES, np.cumsum(prompts)),
+        prompt_tokens=float(prompt_tokens),
+        output_tokens=float(within[-1] + first.sum()),
     )
 
 

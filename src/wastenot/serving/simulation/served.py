@@ -18,32 +18,27 @@ class Timeline:
     Attributes:
         bin_s: width of a bin; the first begins at 0.
         energy_j: in each; shape (bins,).
-        setting_s: time at each setting; shape (bins, settings).
+        core_mhz: ceiling of the core clock, on average; 0 where no setting has one; shape (bins,).
         running: requests that decode, on average; shape (bins,).
         waiting: other requests that are there, on average; shape (bins,).
         tokens: made; shape (bins,).
         longest_gap_s: between two tokens, of those made in the bin; shape (bins,).
+        lasted_s: of each, within the run; shape (bins,).
     """
 
     bin_s: float
     energy_j: FloatArray
-    setting_s: FloatArray
+    core_mhz: FloatArray
     running: FloatArray
     waiting: FloatArray
     tokens: IndexArray
     longest_gap_s: FloatArray
-
-    @property
-    def begin_s(self) -> FloatArray:
-        """Of each bin."""
-        return self.bin_s * np.arange(len(self.energy_j), dtype=np.float64)
+    lasted_s: FloatArray
 
     @property
     def power_w(self) -> FloatArray:
         """Mean of each bin."""
-        lasted = self.setting_s.sum(axis=1)
-        power: FloatArray = np.divide(self.energy_j, lasted, out=np.zeros_like(lasted), where=lasted > 0)
-        return power
+        return self.energy_j / self.lasted_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)

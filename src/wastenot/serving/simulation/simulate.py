@@ -26,22 +26,20 @@ These are the rules of vLLM's scheduler (V1, 0.32), step by step those of its re
 
 With nothing to do, the engine idles until the next request comes, and the clock may switch meanwhile.
 
-An engine is a cluster of one: its steps are made by :mod:`wastenot.serving.cluster.simulation.core`, one by one.
+An engine is a cluster of one: its steps are made by :mod:`wastenot.serving.cluster.simulation.core`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Router, Start, Steered
+from wastenot.serving.cluster.model import Alike, ChangeTimes, ClockRule, Cluster, Router, Steered
 from wastenot.serving.cluster.simulation import records
-from wastenot.serving.cluster.simulation.records import column_of, row_of, values_of
+from wastenot.serving.cluster.simulation.records import row_of, values_of
 from wastenot.serving.cluster.simulation.simulate import ClusterRun
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
@@ -75,10 +73,16 @@ def simulate(
         BadInputError: a request that can never fit into the cache; a setting that is none.
         OutsideProfileError: a step that the tables do not cover.
     """
-    run = _run_of(requests, engine, policy, deadlines, predicted_tokens, alone=True)
-    _count(run, requests, engine, timeline_s)
+    if timeline_s is not None and not 0 < timeline_s < math.inf:
+        raise BadInputError(f"`timeline_s` ({timeline_s:g}) must be above 0")
+    last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
+    while timeline_s is not None and last_s / timeline_s > _MOST_BINS:
+        timeline_s *= 2
+    run = _run_of(requests, engine, policy, deadlines, predicted_tokens, timeline_s or math.inf)
+    run.fleet.numbers.drawn = timeline_s is not None
     run.run()
-    return _served(run, requests)
+    most = 0 if timeline_s is None else 2 * (math.ceil(last_s / timeline_s) + 32)
+    return _served(run, requests, most)
 
 
 def before_first_step(requests: Requests, engine: Engine, deadlines: Deadlines, slots: int) -> records.State:
@@ -87,7 +91,7 @@ def before_first_step(requests: Requests, engine: Engine, deadlines: Deadlines, 
     Raises:
         BadInputError: as of :func:`simulate`.
     """
-    run = _run_of(requests, engine, Fixed(0), deadlines, None, alone=False)
+    run = _run_of(requests, engine, Fixed(0), deadlines, None, math.inf)
     run.get_ready(slots)
     arrays, numbers = run.fleet.arrays, run.fleet.numbers
     return arrays._replace(
@@ -104,59 +108,21 @@ def _run_of(
     policy: Policy,
     deadlines: Deadlines,
     predicted_tokens: FloatArray | None,
-    alone: bool,
+    bin_s: float,
 ) -> ClusterRun:
     cluster = Cluster((engine,), 1, ChangeTimes((0.0,)), engine.gpus, deadlines=deadlines)
     predict = None if predicted_tokens is None else lambda _: predicted_tokens
-    begins, router = _Alone(policy), Router.LEAST_REQUESTS
-    return ClusterRun(iter((requests,)), cluster, begins, router, predict, (), 0, math.inf, _ignore, alone=alone)
-
-
-@dataclass(frozen=True, slots=True)
-class _Alone:
-    """One instance from the beginning, which a policy steers."""
-
-    policy: Policy
-    period_s: float = math.inf
-
-    @property
-    def name(self) -> str:
-        return self.policy.name
-
-    def begin(self, cluster: Cluster) -> Sequence[Action]:
-        engine, policy = cluster.layouts[0], self.policy
-        if not isinstance(policy, Fixed):
-            return [Start(0, 0, Steered(lambda: policy))]
-        setting = policy.begin(engine, cluster.deadlines)
+    clock: ClockRule | Steered = Steered(lambda: policy)
+    if isinstance(policy, Fixed):  # need not be asked
+        setting = policy.begin(engine, deadlines)
         check_setting(setting, engine, policy)
-        return [Start(0, 0, ClockRule.fixed(setting, engine))]
-
-    def control(self, view: ClusterView) -> Sequence[Action]:
-        return ()
-
-
-def _ignore(*_: object) -> None:
-    """Answers are read off the run."""
+        clock = ClockRule.fixed(setting, engine)
+    parts, alone, router = iter((requests,)), Alike(1, clock), Router.LEAST_REQUESTS
+    return ClusterRun(parts, cluster, alone, router, predict, (), 0, bin_s, lambda *_: None)  # answers are read off it
 
 
-def _count(run: ClusterRun, requests: Requests, engine: Engine, timeline_s: float | None) -> None:
-    """Have the run count what is reported of an engine alone."""
-    bins, settings, numbers = 0, len(engine.tables.settings), run.fleet.numbers
-    if timeline_s is not None:
-        if not 0 < timeline_s < math.inf:
-            raise BadInputError(f"`timeline_s` ({timeline_s:g}) must be above 0")
-        last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
-        bins = 2 * min(math.ceil(last_s / timeline_s) + 32, _MOST_BINS)
-    numbers.drawn, numbers.drawn_s, numbers.settings = bins, timeline_s or 0.0, settings
-    run.fleet.arrays = run.fleet.arrays._replace(
-        preemptions=column_of(np.zeros(len(requests), dtype=np.int64)),
-        setting_s=column_of(np.zeros(settings)),
-        drawn=column_of(np.zeros(bins, dtype=records.DRAWN)),
-        drawn_setting_s=column_of(np.zeros(bins * settings)),
-    )
-
-
-def _served(run: ClusterRun, requests: Requests) -> Served:
+def _served(run: ClusterRun, requests: Requests, most: int) -> Served:
+    """What came of a run, with a timeline of at most a number of bins; none for 0."""
     arrays, numbers, only = run.fleet.arrays, run.fleet.numbers, row_of(run.fleet.arrays.instances, 0)
     end_s = float(only.now_s)
     return Served(
@@ -164,7 +130,7 @@ def _served(run: ClusterRun, requests: Requests) -> Served:
         values_of(arrays.answers, "first_s"),
         values_of(arrays.answers, "finish_s"),
         values_of(arrays.answers, "late").astype(np.intp),
-        np.asarray(arrays.preemptions, dtype=np.intp),
+        values_of(arrays.answers, "preemptions").astype(np.intp),
         end_s,
         {kind: float(getattr(numbers, f"{kind}_j")) for kind in records.KINDS},
         {kind: float(getattr(numbers, f"{kind}_s")) for kind in records.KINDS},
@@ -172,25 +138,21 @@ def _served(run: ClusterRun, requests: Requests) -> Served:
         np.asarray(arrays.setting_s, dtype=np.float64),
         int(numbers.switches),
         np.asarray(arrays.gap_counts, dtype=np.intp),
-        _timeline(run, end_s) if numbers.drawn else None,
+        _timeline(run, end_s, most) if most else None,
     )
 
 
-def _timeline(run: ClusterRun, end_s: float) -> Timeline:
-    numbers, drawn = run.fleet.numbers, run.fleet.arrays.drawn
-    bin_s = float(numbers.drawn_s)
+def _timeline(run: ClusterRun, end_s: float, most: int) -> Timeline:
+    names = ("energy_j", "clock", "running_s", "waiting_s", "tokens", "longest_s")
+    bin_s, columns = run.bin_s, [values_of(run.fleet.arrays.bins, name) for name in names]
+    while end_s >= bin_s * most:  # two become one
+        bin_s *= 2
+        pairs = [np.pad(each, (0, len(each) % 2)).reshape(-1, 2) for each in columns]
+        columns = [*(each.sum(axis=1) for each in pairs[:-1]), pairs[-1].max(axis=1)]
     used = math.ceil(end_s / bin_s)
-    energy_j, running_s, waiting_s, longest_s, tokens = (
-        values_of(drawn, name)[:used] for name in ("energy_j", "running_s", "waiting_s", "longest_s", "tokens")
-    )
-    setting_s = np.asarray(run.fleet.arrays.drawn_setting_s, dtype=np.float64).reshape(int(numbers.drawn), -1)[:used]
-    lasted_s = setting_s.sum(axis=1)
+    lasted_s = np.minimum(end_s - bin_s * np.arange(used), bin_s)
+    energy_j, clock, running_s, waiting_s, tokens, longest_s = (each[:used] for each in columns)
+    gpus = run.cluster.layouts[0].gpus
     return Timeline(
-        bin_s,
-        energy_j,
-        setting_s,
-        np.divide(running_s, lasted_s, out=np.zeros(used), where=lasted_s > 0),
-        np.divide(waiting_s, lasted_s, out=np.zeros(used), where=lasted_s > 0),
-        tokens,
-        longest_s,
+        bin_s, energy_j, clock / (gpus * lasted_s), running_s / lasted_s, waiting_s / lasted_s, tokens, longest_s, lasted_s
     )

@@ -7,9 +7,9 @@ from typing import Any
 from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.costs import lasts
 from wastenot.serving.cluster.simulation.counting import (
+    bin_at,
     count_step,
     draw_gap,
-    draw_tokens,
     note_first,
     note_gap,
     note_gaps,
@@ -32,7 +32,7 @@ def decoded(state: State, number: int, instance: Any, now_s: float) -> None:
         if gap_s > numbers.tbt_s:
             instance.late += 1
         note_gap(state, number, instance, gap_s, common)
-        if numbers.alone:
+        if numbers.drawn:
             draw_gap(state, now_s, gap_s)
     if instance.fresh:
         slot = instance.first_fresh
@@ -42,7 +42,7 @@ def decoded(state: State, number: int, instance: Any, now_s: float) -> None:
                 request.late += 1
             request.late_before = instance.late
             note_gap(state, number, instance, now_s - request.last_s, 1)
-            if numbers.alone:
+            if numbers.drawn:
                 draw_gap(state, now_s, now_s - request.last_s)
             slot = request.fresh_after
         instance.fresh, instance.first_fresh = 0, -1
@@ -65,16 +65,18 @@ def after_stretch(state: State, number: int, instance: Any, layout: Any, steps: 
     """The steps of a stretch have taken place."""
     numbers = state.numbers[0]
     running, step_s = instance.running, instance.step_s
-    instance.before_s = step_s + (steps - 1) * instance.step_more_s + (layout.overhead_s if numbers.alone else 0.0)
+    lasted_s = lasts(step_s, instance.step_more_s, steps)
+    instance.before_s = step_s + (steps - 1) * instance.step_more_s + layout.overhead_s - instance.lead_s
     idle_j, energy_j = instance.lead_j * steps, lasts(instance.step_j, instance.step_more_j, steps)
     numbers.idle_j += idle_j
     numbers.decode_j += energy_j
     spend(state, instance, layout, instance.now_s, end_s, idle_j + energy_j)
-    if numbers.alone:
-        numbers.decode_s += step_s
-        numbers.decode_steps += 1
-        state.setting_s[instance.setting] += step_s
-        draw_tokens(state, end_s, running)
+    numbers.decode_s += lasted_s - instance.lead_s * steps
+    numbers.idle_s += instance.lead_s * steps
+    numbers.decode_steps += steps
+    state.setting_s[instance.setting] += lasted_s
+    if numbers.drawn:
+        bin_at(state, end_s).tokens += running
     decoded(state, number, instance, instance.now_s + step_s)
     if steps > 1:
         note_gaps(state, number, instance, step_s, instance.step_more_s, steps)
@@ -108,11 +110,11 @@ def first_or_next_token(state: State, number: int, instance: Any, layout: Any, r
         if gap_s > numbers.tbt_s:
             request.late += 1
         note_gap(state, number, instance, gap_s, 1)
-        if numbers.alone:
+        if numbers.drawn:
             draw_gap(state, instance.now_s, gap_s)
     request.last_s = instance.now_s
-    if numbers.alone:
-        draw_tokens(state, instance.now_s, 1)
+    if numbers.drawn:
+        bin_at(state, instance.now_s).tokens += 1
     if request.made == request.output:
         instance.free += request.blocks
         answered(state, number, instance, request, slot)
@@ -130,12 +132,11 @@ def after_step(state: State, number: int, instance: Any, layout: Any) -> None:
     else:
         numbers.prefill_j += instance.step_j
     spend(state, instance, layout, instance.now_s, instance.end_s, instance.lead_j + instance.step_j)
-    lasted_s = instance.step_s + (layout.overhead_s if numbers.alone else 0.0)
+    lasted_s = instance.step_s + layout.overhead_s
     instance.before_s = min(max(instance.before_s + lasted_s - instance.launch_s, 0.0), lasted_s)
     instance.now_s = instance.end_s
     instance.made += 1
-    if numbers.alone:
-        count_step(state, instance)
+    count_step(state, instance)
     if instance.step_batch:
         instance.tokens_left -= instance.running
         decoded(state, number, instance, instance.now_s)

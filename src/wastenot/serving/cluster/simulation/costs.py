@@ -55,21 +55,6 @@ def prefill_cost(tables: Column, places: Column, layout: Any, setting: int, toke
 
 
 @inlined
-def decode_cost_alone(tables: Column, layout: Any, instance: Any, batch: int, context: float) -> tuple[float, float]:
-    """Time and energy of a decode step between the knots of batches, too."""
-    row = interval_of(tables, layout.batches_at, layout.batches, batch, instance.row)
-    column = interval_of(tables, layout.contexts_at, layout.contexts, context, instance.place)
-    if row < 0 or column < 0:
-        return np.nan, np.nan
-    instance.row, instance.place = row, column
-    down = 2 * layout.contexts
-    at = layout.steps_at + (instance.setting * layout.batches + row) * down + 2 * column
-    along = fraction(tables, layout.batches_at, layout.batches, batch, row)
-    across = fraction(tables, layout.contexts_at, layout.contexts, context, column)
-    return bilinear(tables, at, down, 2, along, across), bilinear(tables, at + 1, down, 2, along, across)
-
-
-@inlined
 def prompts_cost(state: State, layout: Any, instance: Any, context: float) -> tuple[float, float]:
     """Time and energy of a step with prompts."""
     tables, tokens, batch = state.tables, instance.step_tokens, instance.step_batch
@@ -78,15 +63,9 @@ def prompts_cost(state: State, layout: Any, instance: Any, context: float) -> tu
     )
     if not batch:
         return together_s, together_j
-    if state.numbers[0].alone:
-        empty_s, empty_j = decode_cost_alone(tables, layout, instance, batch, tables[layout.contexts_at])
-        full_s, full_j = decode_cost_alone(tables, layout, instance, batch, context)
-    else:
-        empty = layout.decode_at + (instance.setting * (layout.most_running + 1) + batch) * layout.contexts * 4
-        empty_s, empty_j = tables[empty], tables[empty + 1]
-        full_s, full_j, _, _, _, instance.place = decode_cost(
-            tables, layout, instance.setting, batch, context, instance.place
-        )
+    empty = layout.decode_at + (instance.setting * (layout.most_running + 1) + batch) * layout.contexts * 4
+    empty_s, empty_j = tables[empty], tables[empty + 1]
+    full_s, full_j, _, _, _, instance.place = decode_cost(tables, layout, instance.setting, batch, context, instance.place)
     return max(together_s, empty_s) + full_s - empty_s, max(together_j, empty_j) + full_j - empty_j
 
 

@@ -1,4 +1,4 @@
-"""What a run counts: gaps between tokens, energy over time, and more of a single engine; and time at idle power.
+"""What a run counts: gaps between tokens, steps and time by kind, energy and requests over time; and time at idle power.
 
 Two devices keep counting from costing more than the simulation:
 
@@ -19,83 +19,31 @@ from wastenot.serving.model.step_costs import Column, inlined
 
 
 @inside
-def coarser(state: State) -> None:
-    """The timeline of a single engine in bins twice as wide: it has as many, however long the run turns out to be."""
-    numbers = state.numbers[0]
-    for at in range(numbers.drawn):
-        drawn, one, two, filled = state.drawn[at], 2 * at, 2 * at + 1, 2 * at + 1 < numbers.drawn
-        if not filled:
-            drawn.energy_j = drawn.running_s = drawn.waiting_s = drawn.longest_s = 0.0
-            drawn.tokens = 0
-        else:
-            first, second = state.drawn[one], state.drawn[two]
-            drawn.energy_j = first.energy_j + second.energy_j
-            drawn.running_s = first.running_s + second.running_s
-            drawn.waiting_s = first.waiting_s + second.waiting_s
-            drawn.longest_s = max(first.longest_s, second.longest_s)
-            drawn.tokens = first.tokens + second.tokens
-        for each in range(numbers.settings):
-            state.drawn_setting_s[at * numbers.settings + each] = (
-                state.drawn_setting_s[one * numbers.settings + each] + state.drawn_setting_s[two * numbers.settings + each]
-                if filled
-                else 0.0
-            )
-    numbers.drawn_s *= 2
-
-
-@inside
-def drawn_at(numbers: Any, at_s: float) -> int:
-    """The bin of a time in the timeline of a single engine."""
-    at = int(at_s / numbers.drawn_s)
-    if (at + 1) * numbers.drawn_s <= at_s:  # rounded into the one that ends there
-        at += 1
-    return at
-
-
-@inside
-def draw(state: State, instance: Any, end_s: float, power_w: float) -> None:
-    """Into the timeline of a single engine: from now to ``end_s``, while nothing begins or goes."""
-    numbers = state.numbers[0]
-    while end_s >= numbers.drawn_s * numbers.drawn:
-        coarser(state)
-    begin_s, waiting = instance.now_s, 0 if instance.doing == IDLE else instance.waiting + instance.prefilling
+def draw(state: State, begin_s: float, end_s: float, running: int, waiting: int) -> None:
+    """Into the timeline: requests that decoded, and others that were there, from one time to another."""
+    bins, bin_s = state.bins, state.numbers[0].bin_s
     while begin_s < end_s:
-        at = drawn_at(numbers, begin_s)
-        until_s = min((at + 1) * numbers.drawn_s, end_s)
-        lasted_s = until_s - begin_s
-        state.drawn[at].energy_j += power_w * lasted_s
-        state.drawn_setting_s[at * numbers.settings + instance.setting] += lasted_s
-        state.drawn[at].running_s += instance.running * lasted_s
-        state.drawn[at].waiting_s += waiting * lasted_s
+        at = int(begin_s / bin_s)
+        if (at + 1) * bin_s <= begin_s:  # rounded into the one that ends there
+            at += 1
+        at = min(at, len(bins) - 1)
+        until_s = min((at + 1) * bin_s, end_s) if at < len(bins) - 1 else end_s
+        bins[at].running_s += running * (until_s - begin_s)
+        bins[at].waiting_s += waiting * (until_s - begin_s)
         begin_s = until_s
-    if instance.doing == IDLE:
-        return
-    later = numbers.next
-    while later < numbers.requests and state.arrival_s[later] < end_s:  # those that come meanwhile
-        begin_s = max(state.arrival_s[later], instance.now_s)
-        while begin_s < end_s:
-            at = drawn_at(numbers, begin_s)
-            until_s = min((at + 1) * numbers.drawn_s, end_s)
-            state.drawn[at].waiting_s += until_s - begin_s
-            begin_s = until_s
-        later += 1
 
 
-@inside
-def draw_tokens(state: State, now_s: float, tokens: int) -> None:
-    """Into the timeline of a single engine: a number of tokens were made now."""
-    numbers = state.numbers[0]
-    if numbers.drawn:
-        state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)].tokens += tokens
+@inlined
+def bin_at(state: State, now_s: float) -> Any:
+    """The timeline's bin of a time."""
+    return state.bins[min(int(now_s / state.numbers[0].bin_s), len(state.bins) - 1)]
 
 
 @inside
 def draw_gap(state: State, now_s: float, gap_s: float) -> None:
-    """Into the timeline of a single engine: a token came now, a time after the one before."""
-    numbers = state.numbers[0]
-    if numbers.drawn:
-        drawn = state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)]
-        drawn.longest_s = max(drawn.longest_s, gap_s)
+    """Into the timeline: a token came now, a time after the one before."""
+    drawn = bin_at(state, now_s)
+    drawn.longest_s = max(drawn.longest_s, gap_s)
 
 
 @inlined
@@ -183,6 +131,10 @@ def spend(state: State, instance: Any, layout: Any, begin_s: float, end_s: float
         state.bins[numbers.bin].clock += clock * (end_s - begin_s)
     else:
         spread(state.bins, numbers, clock, begin_s, end_s, energy_j)
+    if numbers.drawn:
+        draw(
+            state, begin_s, end_s, instance.running, 0 if instance.doing == IDLE else instance.waiting + instance.prefilling
+        )
 
 
 @inside
@@ -225,11 +177,8 @@ def rest(state: State, instance: Any, layout: Any, until_s: float) -> None:
         end_s = min(until_s, instance.effective_s) if instance.effective_s > instance.now_s else until_s
         power_w, lasted_s = state.tables[layout.idle_at + instance.setting], end_s - instance.now_s
         energy_j = power_w * lasted_s
-        if numbers.alone:
-            if numbers.drawn:
-                draw(state, instance, end_s, power_w)
-            numbers.idle_s += lasted_s
-            state.setting_s[instance.setting] += lasted_s
+        numbers.idle_s += lasted_s
+        state.setting_s[instance.setting] += lasted_s
         numbers.idle_j += energy_j
         spend(state, instance, layout, instance.now_s, end_s, energy_j)
         instance.now_s = end_s
@@ -238,7 +187,7 @@ def rest(state: State, instance: Any, layout: Any, until_s: float) -> None:
 
 @inlined
 def count_step(state: State, instance: Any) -> None:
-    """A step with prompts of a single engine."""
+    """A step with prompts."""
     numbers = state.numbers[0]
     if instance.step_batch:
         numbers.mixed_s += instance.step_s
@@ -247,4 +196,5 @@ def count_step(state: State, instance: Any) -> None:
         numbers.prefill_s += instance.step_s
         numbers.prefill_steps += 1
     state.setting_s[instance.setting] += instance.step_s
-    draw_tokens(state, instance.now_s, instance.step_batch)
+    if numbers.drawn:
+        bin_at(state, instance.now_s).tokens += instance.step_batch

@@ -18,7 +18,7 @@ from wastenot.serving.cluster.model import ClockRule, Cluster, Failure, Instance
 from wastenot.serving.cluster.simulation import core, records, trees
 from wastenot.serving.cluster.simulation.records import assign, column_of, longer, row_of, values_of
 from wastenot.serving.model.compiled import COMPILED
-from wastenot.serving.simulation.metrics import FIRST_EDGES_S, PROMPT_EDGES, Counted, reading
+from wastenot.serving.simulation.metrics import FIRST_EDGES_S, PROMPT_EDGES, reading
 from wastenot.serving.simulation.policy import Policy, View, check_setting
 from wastenot.serving.simulation.served import GAP_EDGES_S
 
@@ -153,10 +153,8 @@ class Fleet:
                 (arrays.prompt_counts, len(PROMPT_EDGES) + 1),
             )
         )
-        counted = Counted(gaps, first, prompts, int(instance.prompt_tokens))
-        return reading(
-            engine, int(instance.running), int(instance.waiting + instance.prefilling), int(instance.free), counted
-        )
+        running, waiting = int(instance.running), int(instance.waiting + instance.prefilling)
+        return reading(engine, running, waiting, int(instance.free), gaps, first, prompts, int(instance.prompt_tokens))
 
     def arrange(self, now_s: float) -> None:
         """The instances that serve, by pool, for the router."""

@@ -23,8 +23,7 @@ Tokens that come late are counted once for all: ``instance.late`` grows by one a
 as it grew by since the request joined. Only *fresh* requests, whose last token did not come with an event, have a first gap
 of their own and are looked at one by one.
 
-Steps with prompts are planned one at a time, and so are all of a single engine, whose times are sums of its steps': many of
-these are made in one go (:func:`glide`).
+Steps with prompts are planned one at a time, and so are all where the timeline says more than energies and clocks.
 """
 
 from __future__ import annotations
@@ -36,82 +35,12 @@ import numpy as np
 
 from wastenot.serving.cluster.simulation.admission import admit
 from wastenot.serving.cluster.simulation.compiling import inside
-from wastenot.serving.cluster.simulation.completing import finish_those_done
-from wastenot.serving.cluster.simulation.costs import decode_cost, decode_cost_alone, lasts, prompts_cost, slower_by_inside
-from wastenot.serving.cluster.simulation.counting import draw, note_gap, rest, take_effect
-from wastenot.serving.cluster.simulation.records import BACKLOGS, DONE_ALREADY, IDLE, LOW, STEP, STRETCH, State
+from wastenot.serving.cluster.simulation.costs import decode_cost, lasts, prompts_cost, slower_by_inside
+from wastenot.serving.cluster.simulation.counting import rest, take_effect
+from wastenot.serving.cluster.simulation.records import BACKLOGS, IDLE, LOW, STEP, STRETCH, State
 from wastenot.serving.cluster.simulation.requests import blocks_of, make_room
 from wastenot.serving.cluster.simulation.trees import put_leaf
-from wastenot.serving.model.step_costs import bilinear, fraction, inlined, interval_of
-
-
-@inlined
-def may_glide(state: State, instance: Any, layout: Any) -> bool:
-    """Whether a single engine only decodes, at a clock that stays, with nothing that is drawn or done between its steps."""
-    if instance.prefilling or instance.fresh or instance.effective_s < np.inf:
-        return False
-    if state.numbers[0].drawn or layout.overhead_s > 0 or instance.over_j > 0:
-        return False
-    return instance.running > 0 and layout.contexts > 1  # type: ignore[no-any-return]
-
-
-@inside
-def glide(state: State, number: int, instance: Any, layout: Any) -> bool:
-    """Steps of a single engine that only decode, while nothing comes or goes and blocks suffice; whether there was one.
-
-    As such steps are most of all, they are made here with what they have in common looked up once: the cell of the tables,
-    and the residue of the event. It ends with the cell, with an answer, where a request comes or the policy is to be asked,
-    or where blocks run out. Where it makes no step, the caller makes one the long way.
-    """
-    numbers, tables = state.numbers[0], state.tables
-    until_s = state.arrival_s[numbers.next] if numbers.next < numbers.requests else np.inf
-    if instance.steered:
-        until_s = min(until_s, instance.again_s)
-    batch, knots = instance.running, layout.contexts_at
-    row = interval_of(tables, layout.batches_at, layout.batches, batch, instance.row)
-    column = interval_of(tables, knots, layout.contexts, instance.context / batch, instance.place)
-    if row < 0 or column < 0:
-        return False
-    down, along = 2 * layout.contexts, fraction(tables, layout.batches_at, layout.batches, batch, row)
-    at = layout.steps_at + (instance.setting * layout.batches + row) * down + 2 * column
-    low, high = tables[knots + column], tables[knots + column + 1]
-    residue, due, steps = (instance.events + 1) % layout.block_tokens, instance.room * numbers.due_room, 0
-    first_end = state.ends[instance.room * numbers.calendar_room] >> 32
-    while True:
-        context = instance.context / batch
-        if not context < high:
-            break
-        if instance.secured != instance.events + 1:
-            if state.due[due + residue] > instance.free:
-                break
-            instance.free -= state.due[due + residue]
-            instance.secured = instance.events + 1
-        across = (context - low) / (high - low)
-        lasted_s = bilinear(tables, at, down, 2, along, across)
-        if not lasted_s >= 0:
-            break
-        instance.now_s += lasted_s
-        instance.before_s = lasted_s
-        state.setting_s[instance.setting] += lasted_s
-        numbers.decode_j += bilinear(tables, at + 1, down, 2, along, across)
-        numbers.decode_s += lasted_s
-        instance.events += 1
-        instance.context += batch
-        steps += 1
-        gap_s = instance.now_s - instance.event_s
-        instance.event_s = instance.now_s
-        if gap_s > numbers.tbt_s:
-            instance.late += 1
-        note_gap(state, number, instance, gap_s, batch)
-        if instance.events == first_end or instance.now_s >= until_s:
-            break
-        residue = residue + 1 if residue + 1 < layout.block_tokens else 0
-    numbers.decode_steps += steps
-    instance.made += steps
-    if steps:
-        instance.exempt = 0
-        finish_those_done(state, number, instance, layout)
-    return steps > 0
+from wastenot.serving.model.step_costs import inlined
 
 
 @inlined
@@ -194,23 +123,16 @@ def prepare(state: State, instance: Any, layout: Any) -> bool:
 
 
 @inlined
-def lead(state: State, instance: Any, layout: Any) -> bool:
-    """The host's time before the next step; whether it is over then, otherwise it counts with each step of a stretch.
+def lead(state: State, instance: Any, layout: Any) -> None:
+    """The host's time before the next step, at idle power.
 
-    It is spent at idle power. Where the clock changes meanwhile, and always with a single engine, it is spent here, by
-    itself; otherwise each step of a stretch is longer by ``overhead_s`` and ``lead_j`` is its energy.
+    Before prompts, and where the clock changes meanwhile, it is spent here, by itself; otherwise it is part of each step.
     """
-    lead_s = layout.overhead_s
-    instance.lead_j = 0.0
-    if lead_s > 0:
-        if (
-            state.numbers[0].alone or instance.effective_s <= instance.now_s + lead_s
-        ):  # the clock changes before the step begins
-            instance.doing = STEP
-            rest(state, instance, layout, instance.now_s + lead_s)
-            return True
-        instance.lead_j = lead_s * state.tables[layout.idle_at + instance.setting]
-    return False
+    instance.lead_s = layout.overhead_s
+    if instance.lead_s > 0 and (instance.step_tokens or instance.effective_s <= instance.now_s + instance.lead_s):
+        instance.lead_s, instance.doing = 0.0, STEP
+        rest(state, instance, layout, instance.now_s + layout.overhead_s)
+    instance.lead_j = instance.lead_s * state.tables[layout.idle_at + instance.setting]
 
 
 @inlined
@@ -221,32 +143,29 @@ def plan(state: State, number: int, instance: Any, layout: Any) -> bool:
         if instance.steered and instance.again_s > instance.now_s:
             instance.end_s = instance.again_s
         return True
-    if state.numbers[0].alone and may_glide(state, instance, layout) and glide(state, number, instance, layout):
-        instance.doing, instance.end_s = DONE_ALREADY, instance.now_s
-        return True
-    lead_s, alone = layout.overhead_s, lead(state, instance, layout)
+    lead(state, instance, layout)
     instance.step_batch = instance.running if layout.chunked or not instance.step_tokens else 0
     instance.steps = 1
-    if not cost_next(state, instance, layout, alone):
+    if not cost_next(state, instance, layout):
         return False
-    if not alone:
-        instance.step_s += lead_s
+    instance.step_s += instance.lead_s
     if instance.effective_s < np.inf:
         instance.steps = steps_until(
-            instance.step_s, instance.step_more_s, instance.steps, instance.effective_s - lead_s - instance.now_s
+            instance.step_s,
+            instance.step_more_s,
+            instance.steps,
+            instance.effective_s - layout.overhead_s - instance.now_s,
         )
     if instance.steered:
         instance.steps = steps_until(
             instance.step_s, instance.step_more_s, instance.steps, instance.again_s - instance.now_s
         )
     instance.end_s = instance.now_s + lasts(instance.step_s, instance.step_more_s, instance.steps)
-    if state.numbers[0].drawn:
-        draw(state, instance, instance.end_s, instance.step_j / instance.step_s if instance.step_s else 0.0)
     return True
 
 
 @inlined
-def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
+def cost_next(state: State, instance: Any, layout: Any) -> bool:
     """What the next step costs, or a stretch of as many as may be in one go; whether the tables cover it."""
     context = instance.context / instance.step_batch if instance.step_batch else 0.0
     if instance.step_tokens:
@@ -262,16 +181,13 @@ def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
         slower = slower_by_inside(layout.limit_w, instance.over_j, instance.step_s, instance.step_j)
         instance.step_s *= slower
         instance.step_j /= slower
-    elif state.numbers[0].alone:
-        instance.doing = STRETCH
-        instance.step_s, instance.step_j = decode_cost_alone(state.tables, layout, instance, instance.step_batch, context)
-        instance.step_more_s = instance.step_more_j = 0.0
     else:
         instance.doing = STRETCH
         instance.step_s, instance.step_j, instance.step_more_s, instance.step_more_j, steps, instance.place = decode_cost(
             state.tables, layout, instance.setting, instance.step_batch, context, instance.place
         )
-        if not alone and instance.step_more_s == instance.step_more_s and instance.step_more_j == instance.step_more_j:
+        single = instance.lead_s < layout.overhead_s or state.numbers[0].drawn
+        if not single and instance.step_more_s == instance.step_more_s and instance.step_more_j == instance.step_more_j:
             # The root of a heap: the event at which the first answer ends, in the upper 32 bits of the key.
             first_end = state.ends[instance.room * state.numbers[0].calendar_room] >> 32
             instance.steps = room_for(state, instance, layout, min(steps, first_end - instance.events))

@@ -11,7 +11,7 @@ from wastenot.serving.model.compiled import COMPILED, by_address
 from wastenot.serving.model.engine import Scheduler
 from wastenot.serving.model.step_costs import Column
 
-IDLE, STRETCH, STEP, AWAY, DONE_ALREADY = range(5)  # what an instance does until its next event; away ones are not in here
+IDLE, STRETCH, STEP, AWAY = range(4)  # what an instance does until its next event; away ones are not in here
 DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE, MORE, ASK = range(9)  # why run() returns
 SERVING, DRAINING = 2, 3  # states, as in the model
 LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
@@ -38,11 +38,11 @@ def _record(floats: str, integers: str, small: str = "") -> np.dtype[Any]:
 
 NUMBERS = _record(
     "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s "
-    "prefill_s decode_s mixed_s idle_s drawn_s",
+    "prefill_s decode_s mixed_s idle_s",
     "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router random routed bin which "
     "leaves gap_bins first_bins prompt_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools "
     "switches calendar_room due_room rule_room holds held "
-    "asked alone prefill_steps decode_steps mixed_steps drawn settings",
+    "asked prefill_steps decode_steps mixed_steps drawn",
 )
 """The numbers of a run. ``requests`` so far, those from ``gone`` on in the arrays, and whether there are ``more``;
 ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
@@ -53,27 +53,28 @@ being ``unplaced_count``.
 
 ``asked``: whether the policy of ``which`` was asked, and its answer is to be heeded.
 
-``alone``: a single engine, which makes its steps one by one and counts more: time and steps by kind; a timeline of ``drawn``
-bins, each of ``drawn_s``, by setting of ``settings``."""
+``drawn``: whether the timeline also says how many requests were there, how many tokens they had and how long they waited
+for one, for which instances make their steps one by one."""
 
 LAYOUT = _record(
     "overhead_s launch_s graph_launch_s limit_w switch_s",
     "gpus most_graph_tokens cache_blocks block_tokens most_running most_step_tokens chunked scheduler decode_at contexts_at "
-    "contexts prefill_at tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at steps_at batches_at batches",
+    "contexts prefill_at tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at",
 )
 """An engine; ``scheduler`` is one of those above, ``…_at`` is where its numbers begin in the tables, ``places_at`` in the
-intervals of numbers of tokens. Decode steps are there by batch (``decode_at``) and by the knots alone (``steps_at``)."""
+intervals of numbers of tokens."""
 
 INSTANCE = _record(
-    "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context "
-    "again_s launch_s before_s over_j",
+    "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_s lead_j tokens_left past_tokens "
+    "mean_context again_s launch_s before_s over_j",
     "waiting_tokens context rule made joins prompt_tokens",
     "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
     "fresh first_fresh free events secured exempt late gap_bin place setting asked room step_tokens "
-    "step_batch tickets pool leaf steered news row preempted",
+    "step_batch tickets pool leaf steered news preempted",
 )
 """An instance since ``now_s``: what it does lasts until ``end_s``. ``step_s``, ``step_j``: of the first of ``steps``, and
-``…_more_…`` of each one after it; ``lead_j``: at idle power before each; ``launch_s``: of a step with prompts on the host,
+``…_more_…`` of each one after it; ``lead_s``: of each, on the host, and ``lead_j`` at idle power; ``launch_s``: of a step
+with prompts on the host,
 ``before_s``: since that could begin; ``over_j``: drawn above the power limit, and not made up for since; ``requests`` there:
 ``waiting`` ones in a list from ``head``, preempted ones first, those whose prompts are being prefilled in another one, and
 ``running`` ones in a heap by their last events; ``secured``: the event for which they have blocks; ``exempt`` of those due
@@ -101,17 +102,14 @@ LINE = _record("", "first last blocked")
 """Requests of a class as predicted and a bound on the first token that wait at the router, the oldest first; one of these
 each for ``BEGUN``, ``IN_TIME`` and ``LATE`` ones. ``blocked``: no instance takes any of them now."""
 
-ANSWER = _record("sent_s first_s finish_s", "", "instance late")
+ANSWER = _record("sent_s first_s finish_s", "", "instance late preemptions")
 """What became of a request."""
 
 KIND = _record("output_tokens", "arrivals prompt_tokens finished missed")
 """Requests of a class since the controller's last visit."""
 
-BIN = _record("energy_j clock", "")
-"""A bin of the timeline; ``clock``: MHz times GPUs times seconds."""
-
-DRAWN = _record("energy_j running_s waiting_s longest_s", "tokens")
-"""A bin of the timeline of a single engine."""
+BIN = _record("energy_j clock running_s waiting_s longest_s", "tokens")
+"""A bin of the timeline; ``clock``: MHz times GPUs times seconds; the others where they are ``drawn``."""
 
 
 @by_address
@@ -149,16 +147,13 @@ class State(NamedTuple):
     output: Column  # likewise
     predicted: Column  # likewise; empty where nothing is predicted
     answers: Column  # one for each request
-    preemptions: Column  # of a single engine, of each request
-    setting_s: Column  # likewise, time at each setting
+    setting_s: Column  # time at each setting
     # to a policy: its instance, the time, the setting, the one asked for, steps, free blocks, and how many requests run and
     # wait
     told: Column
     running: Column  # of those that run, in the order in which they began to, six rows of numbers one after the other
     waiting: Column  # of those that wait, four rows; empty where they have no room here
     answer: Column  # of a policy: the setting, and when it wants to be asked again
-    drawn: Column  # likewise, bins of the timeline
-    drawn_setting_s: Column  # likewise, by bin and setting
 
 
 # ---- columns: arrays where the core is compiled, lists where it is not ---------------------------------------------

@@ -101,10 +101,8 @@ def answered(state: State, number: int, instance: Any, request: Any, slot: int) 
     numbers = state.numbers[0]
     answer = state.answers[request.number - numbers.gone]
     answer.sent_s, answer.first_s, answer.finish_s = request.sent_s, request.first_s, instance.now_s
-    answer.instance, answer.late = number, request.late
+    answer.instance, answer.late, answer.preemptions = number, request.late, request.preemptions
     state.kinds[request.kind].finished += 1
-    if numbers.alone:
-        state.preemptions[request.number] = request.preemptions
     if (
         request.first_s - request.arrival_s > ttft_s_of(state, request)
         or request.late > numbers.late_share * (request.output - 1) + 1e-9  # as `Deadlines.late_allowed` rounds
@@ -244,14 +242,6 @@ def make_room(state: State, instance: Any, layout: Any) -> None:
 
 
 @inlined
-def joined_after(state: State, layout: Any, one: Any, other: Any) -> bool:
-    """Whether a request counts as one that began to decode later than another."""
-    if state.numbers[0].alone or layout.scheduler == PRIORITY:
-        return one.place > other.place  # type: ignore[no-any-return]
-    return one.ticket > other.ticket  # type: ignore[no-any-return]
-
-
-@inlined
 def first_to_decode(state: State, instance: Any) -> int:
     """The request that began to decode before all others; -1 where there is none."""
     heap, first = instance.room * state.numbers[0].calendar_room, -1
@@ -271,14 +261,14 @@ def make_room_by_force(state: State, instance: Any, layout: Any) -> None:
     """
     numbers = state.numbers[0]
     event, heap, count = instance.events + 1, instance.room * numbers.calendar_room, 0
-    for index in range(instance.running):  # those in need, in the order in which they joined, which is that of their tickets
+    for index in range(instance.running):  # those in need, in the order in which they joined
         slot = state.ends[heap + index] & LOW
         request = state.slots[slot]
         context = request.to_prefill + instance.events - request.joined
         if context % layout.block_tokens or has_room(request, layout, context):
             continue
         place = count
-        while place > 0 and joined_after(state, layout, state.slots[state.scratch[place - 1]], request):
+        while place > 0 and state.slots[state.scratch[place - 1]].place > request.place:
             state.scratch[place] = state.scratch[place - 1]
             place -= 1
         state.scratch[place] = slot

@@ -23,6 +23,7 @@ import numpy as np
 from wastenot.serving.cluster.simulation.choosing import chosen
 from wastenot.serving.cluster.simulation.compiling import compiled, inside
 from wastenot.serving.cluster.simulation.costs import decode_cost, prefill_cost
+from wastenot.serving.cluster.simulation.counting import draw
 from wastenot.serving.cluster.simulation.instances import cut, with_prompts
 from wastenot.serving.cluster.simulation.records import BEGUN, FCFS, IDLE, IN_TIME, LATE, PRIORITY, State
 from wastenot.serving.cluster.simulation.requests import bound_of, insert_by_deadline, tell_load, ttft_s_of
@@ -43,6 +44,9 @@ def send(state: State, slot: int, number: int, now_s: float) -> None:
         instance.tail = slot
     else:
         instance.head = instance.tail = slot
+    if state.numbers[0].drawn and instance.doing != IDLE:  # the step under way counts it as there from its beginning on
+        draw(state, instance.now_s, now_s, 0, -1)
+        draw(state, now_s, instance.now_s, 0, 1)
     instance.waiting += 1
     instance.requests += 1
     instance.news = 1
@@ -295,12 +299,8 @@ def arrive(state: State) -> None:
     request.arrival_s, request.prompt, request.output = state.arrival_s[at], state.prompt[at], state.output[at]
     request.predicted = state.predicted[at] if numbers.predicts else float(request.output)
     request.to_prefill, request.prefilled = request.prompt, state.cached[at]
-    request.made, request.late, request.took = 0, 0, -1
+    request.made, request.late, request.took, request.preemptions = 0, 0, -1, 0
     request.due_s = due_s_of(state, slot)
-    if numbers.alone:
-        request.preemptions = request.kind = 0
-        send(state, slot, 0, request.arrival_s)
-        return
     size = 0 if request.prompt < numbers.prompt_below_0 else 1 if request.prompt < numbers.prompt_below_1 else 2
     length = 0 if request.predicted < numbers.output_below_0 else 1 if request.predicted < numbers.output_below_1 else 2
     request.kind = 3 * size + length

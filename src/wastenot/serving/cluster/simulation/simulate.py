@@ -47,45 +47,6 @@ from wastenot.serving.simulation.policy import check_setting
 _PATIENCE_S = 3600.0
 
 
-def simulate_cluster(
-    requests: Requests,
-    cluster: Cluster,
-    controller: Controller,
-    *,
-    router: Router = Router.LEAST_REQUESTS,
-    predicted_tokens: FloatArray | None = None,
-    failures: Sequence[Failure] = (),
-    seed: int = 0,
-    bin_s: float = 60.0,
-) -> ClusterServed:
-    """Run a cluster until all requests are answered.
-
-    Args:
-        requests: the load.
-        cluster: that serves it.
-        controller: that steers it.
-        router: how an instance is chosen for a request.
-        predicted_tokens: answers' lengths as router and controller are told; by default the true ones.
-        failures: of hosts.
-        seed: of what is drawn at random.
-        bin_s: width of the timeline's bins.
-
-    Raises:
-        BadInputError: a request that no layout's cache can hold; layouts, failures or a period that make no run.
-        OutsideProfileError: a step that the tables do not cover.
-    """
-    _check(cluster, controller, failures, bin_s)
-    _check_fit(requests, cluster, 0)
-    whole: list[Answers] = []
-    told = None if predicted_tokens is None else lambda _: predicted_tokens
-
-    def keep(_: Requests, answers: Answers) -> None:
-        whole.append(answers)
-
-    served = ClusterRun(iter((requests,)), cluster, controller, router, told, failures, seed, bin_s, keep).served()
-    return replace(served, **whole[0]._asdict()) if whole else served
-
-
 class Answers(NamedTuple):
     """What became of some requests, as in :class:`ClusterServed`; each of shape (requests,)."""
 
@@ -125,11 +86,36 @@ def simulate_cluster_in_parts(
         The run as :func:`simulate_cluster` would, but for its arrays by request, which are empty.
 
     Raises:
-        BadInputError: as of :func:`simulate_cluster`, or a part that begins before the one before it ends.
+        BadInputError: a request that no layout's cache can hold; layouts, failures or a period that make no run; a part that
+            begins before the one before it ends.
         OutsideProfileError: a step that the tables do not cover.
     """
     _check(cluster, controller, failures, bin_s)
     return ClusterRun(iter(parts), cluster, controller, router, predict, failures, seed, bin_s, answered).served()
+
+
+def simulate_cluster(
+    requests: Requests,
+    cluster: Cluster,
+    controller: Controller,
+    *,
+    router: Router = Router.LEAST_REQUESTS,
+    predicted_tokens: FloatArray | None = None,
+    failures: Sequence[Failure] = (),
+    seed: int = 0,
+    bin_s: float = 60.0,
+) -> ClusterServed:
+    """As :func:`simulate_cluster_in_parts`, of requests that are there as a whole: with all that became of each.
+
+    ``predicted_tokens`` are answers' lengths as router and controller are told; by default the true ones.
+    """
+    told = None if predicted_tokens is None else lambda _: predicted_tokens
+    whole: list[Answers] = []
+    served = simulate_cluster_in_parts(
+        (requests,), cluster, controller, lambda _, answers: whole.append(answers),
+        router=router, predict=told, failures=failures, seed=seed, bin_s=bin_s,
+    )  # fmt: skip
+    return replace(served, **whole[0]._asdict()) if whole else served
 
 
 def make_ready(cluster: Cluster) -> None:
@@ -189,15 +175,13 @@ class ClusterRun:
         seed: int,
         bin_s: float,
         answered: Callable[[Requests, Answers], object],
-        *,
-        alone: bool = False,
     ) -> None:
         self.later, self.cluster, self.controller = later, cluster, controller
         self.predict, self.bin_s, self.answered = predict, bin_s, answered
         self.parts: list[Requests] = []
         self.last_s = 0.0
         self.arrivals = self.missed = np.zeros(0, dtype=np.intp)
-        state = first_state(cluster, router, seed=seed, bin_s=bin_s, predicts=predict is not None, alone=alone)
+        state = first_state(cluster, router, seed=seed, bin_s=bin_s, predicts=predict is not None)
         self.fleet = Fleet(cluster, failures, state)
         self.actions = Actions(self.fleet, router)
 

@@ -15,13 +15,13 @@ from wastenot.serving.cluster.simulation import records
 from wastenot.serving.cluster.simulation.records import column_of
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine, Scheduler
-from wastenot.serving.model.engine_tables import several_prompts
+from wastenot.serving.model.engine_tables import EngineTables, several_prompts
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 from wastenot.serving.simulation.metrics import FIRST_EDGES_S, PROMPT_EDGES
 from wastenot.serving.simulation.served import GAP_EDGES_S
 
 
-def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, predicts: bool, alone: bool) -> records.State:
+def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, predicts: bool) -> records.State:
     """The state before anything has begun.
 
     Args:
@@ -30,11 +30,10 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
         seed: of what is drawn at random.
         bin_s: width of the timeline's bins.
         predicts: whether answers' lengths are predicted.
-        alone: whether it is a single engine, of which more is counted.
     """
     deadlines = cluster.deadlines
-    layouts, tables, places = _layouts(cluster.layouts, deadlines, alone)
-    numbers = _first_numbers(cluster, router, seed, bin_s, predicts, alone)
+    layouts, tables, places = _layouts(cluster.layouts, deadlines)
+    numbers = _first_numbers(cluster, router, seed, bin_s, predicts)
     calendar_room = int(numbers["calendar_room"][0])
     lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=records.LINE)
     lines["first"] = lines["last"] = -1
@@ -44,8 +43,7 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
         "pools": records.POOL,
         "answers": records.ANSWER,
     }
-    empty |= {"drawn": records.DRAWN, "due": np.int32, "rules": np.int16}
-    empty |= dict.fromkeys(("arrival_s", "predicted", "setting_s", "drawn_setting_s"), np.float64)
+    empty |= {"due": np.int32, "rules": np.int16, "arrival_s": np.float64, "predicted": np.float64}
     filled = {
         "numbers": numbers,
         "layouts": layouts,
@@ -61,6 +59,7 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
         "first_edges_s": FIRST_EDGES_S,
         "prompt_edges": PROMPT_EDGES,
         "scratch": np.zeros(calendar_room, dtype=np.int64),
+        "setting_s": np.zeros(max(len(each.tables.settings) for each in cluster.layouts)),
         "told": np.zeros(8),
         "running": np.zeros(6 * calendar_room),
         "waiting": np.zeros(256),
@@ -74,14 +73,14 @@ def first_state(cluster: Cluster, router: Router, *, seed: int, bin_s: float, pr
     )
 
 
-def _first_numbers(cluster: Cluster, router: Router, seed: int, bin_s: float, predicts: bool, alone: bool) -> np.ndarray:
+def _first_numbers(cluster: Cluster, router: Router, seed: int, bin_s: float, predicts: bool) -> np.ndarray:
     deadlines = cluster.deadlines
     one = np.zeros(1, dtype=records.NUMBERS)
     numbers = one[0]
     numbers["bin_s"] = numbers["bin_end_s"] = bin_s
     numbers["tbt_s"], numbers["late_share"] = deadlines.tbt_s, 1 - deadlines.share
     numbers["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
-    numbers["more"], numbers["alone"] = 1, alone
+    numbers["more"] = 1
     numbers["spare"] = numbers["unplaced"] = numbers["last_unplaced"] = -1
     numbers["predicts"], numbers["router"] = predicts, int(router)
     numbers["random"] = seed & 0xFFFFFFFF
@@ -109,17 +108,16 @@ class _Tables:
 
 
 @lru_cache(maxsize=16)  # policies try the same engine hundreds of times
-def _rows(engine: Engine) -> FloatArray:
+def _rows(tables: EngineTables, most_running: int) -> FloatArray:
     """Time and energy of decode steps, and what both grow by with each token of context up to the next knot.
 
     For each batch from 0 on; shape (settings, most_running + 1, contexts, 4).
     """
-    tables = engine.tables
     knots, width = tables.batches, len(tables.context_tokens)
-    rows = np.full((len(tables.settings), engine.most_running + 1, width, 2), math.nan)
+    rows = np.full((len(tables.settings), most_running + 1, width, 2), math.nan)
     for quantity, values in enumerate((tables.decode_time_s, tables.decode_energy_j)):
         cells = values.reshape(len(values), -1).T  # each with all settings
-        for batch in range(engine.most_running + 1):
+        for batch in range(most_running + 1):
             interval = interval_of(knots, 0, len(knots), batch, 0)
             if interval >= 0:
                 along = fraction(knots, 0, len(knots), batch, interval)
@@ -139,8 +137,8 @@ def _places(knots: FloatArray) -> IndexArray:
 
 
 @lru_cache(maxsize=16)
-def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> tuple[np.ndarray, FloatArray, IndexArray]:
-    """The layouts' records, and the tables and intervals that they point to; a single engine needs no rows."""
+def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines) -> tuple[np.ndarray, FloatArray, IndexArray]:
+    """The layouts' records, and the tables and intervals that they point to."""
     tables, places = _Tables(), _Tables()
     tables.add(np.asarray(deadlines.ttft_s, dtype=np.float64))
     places.add(np.asarray(deadlines.prompt_below, dtype=np.int64))
@@ -158,10 +156,8 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
         lay["chunked"], lay["last_tokens"] = engine.chunked, int(of.prefill_tokens[-1])
         lay["scheduler"] = list(Scheduler).index(engine.scheduler)
         lay["contexts"], lay["tokens"], lay["pasts"] = len(of.context_tokens), len(of.prefill_tokens), len(of.past_tokens)
-        lay["decode_at"] = 0 if alone else tables.add(_rows(engine))
+        lay["decode_at"] = tables.add(_rows(engine.tables, engine.most_running))
         lay["contexts_at"] = tables.add(of.context_tokens)
-        lay["steps_at"] = tables.add(np.stack([of.decode_time_s, of.decode_energy_j], axis=-1))
-        lay["batches"], lay["batches_at"] = len(of.batches), tables.add(of.batches)
         lay["prefill_at"] = tables.add(np.stack([of.prefill_time_s, of.prefill_energy_j], axis=-1))
         lay["tokens_at"], lay["pasts_at"] = tables.add(of.prefill_tokens), tables.add(of.past_tokens)
         lay["idle_at"] = tables.add(of.idle_power_w)
