@@ -16,24 +16,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Literal
 
-from wastenot.control.blocks import (
-    LEAST_ITERATIONS,
-    MOST_PAUSES,
-    PAUSE,
-    SKIPPED,
-    STEPS,
-    UNSTEADY,
-    Lengths,
-    Stretch,
-    alike,
-    settling_s,
-)
+from wastenot.control.blocks import MOST_PAUSES, PAUSE, STEPS, Lengths, Stretch
 from wastenot.control.candidates import Ladder, ladders_of
 from wastenot.control.controller import Controller
-from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
+from wastenot.control.driver import Ended, Subject
 from wastenot.control.estimate import LogMean
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.marker import ITERATION, Marker
@@ -43,21 +30,21 @@ from wastenot.control.setting_search import Candidate, SettingSearch
 from wastenot.control.status import Estimate, Outcome, Status, Summary, Trial, Tuning
 from wastenot.control.told_frontier import tell_frontier
 from wastenot.control.traffic import Traffic
+from wastenot.control.trial_driver import TrialDriver
 from wastenot.core.errors import BadInputError, ClocksRefusedError
-from wastenot.core.setting import AUTO
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pages.formatting import change, percent
 from wastenot.planning.schedule import Schedule
-from wastenot.planning.switching import SwitchTime, switch_time
+from wastenot.planning.switching import SwitchTime
 
 _MOST_UNKNOWN = 10  # stretches at the default clocks in a row that say nothing
 _CHANGED = 0.05  # by which iterations before and after a group may differ, for it to count
-_LONGEST_WAIT_S = 1.0  # for the energy counter to move twice
 _MOST_MOMENTS = 4000  # of a time line
 _DEFAULT = -1  # in place of a candidate's index
 
 
-class Tuner(ClockDriver):
+class Tuner(TrialDriver):
     """Tries settings on the GPUs of a job, and holds the best.
 
     Args:
@@ -102,34 +89,20 @@ class Tuner(ClockDriver):
             raise BadInputError(f"`tolerance` {tolerance:g}: must be above 0 and below 1, such as 0.005")
         if not 0.0 < budget_s < math.inf:
             raise BadInputError(f"`budget_s` {budget_s:g}: must be a number of seconds above 0")
+        search = SettingSearch(ladders_of(gpus) if ladders is None else ladders, max_slowdown, tolerance, seed)
         super().__init__(
-            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed,
-            traffic=traffic,
+            gpus, subject, max_slowdown, [setting for each in search.ladders for setting in each.settings],
+            Guard(max_slowdown), switching, now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s,
+            rehearsed=rehearsed, traffic=traffic,
         )  # fmt: skip
-        self.max_slowdown = max_slowdown
-        self.search = SettingSearch(ladders_of(gpus) if ladders is None else ladders, max_slowdown, tolerance, seed)
+        self.search = search
         self.controller: Controller | None = None
-        self.iterations = 0
-        """Of the job that trying took."""
-        self._switching = switch_time(gpus[0].identity.label) if switching is None else switching
-        self.schedule = one_setting(self._switching, max_slowdown, (), 1.0, 1.0)
         self._budget_s, self._seed = budget_s, seed
-        settings = [setting for each in self.search.ladders for setting in each.settings]
-        self._settle_s = settling_s(self._switching, settings)
         self._lengths = Lengths(self._settle_s, 1.0)
-        self._guard = Guard(max_slowdown)
-        self._wanted = AUTO
-        self._requested = True
-        self._asked = 0  # how often clocks were requested
-        self._state: Literal["starting", "tuning", "held", "default"] = "starting"
-        self._iteration: int | None = None
-        self._iteration_s: float | None = None
-        self._usual_s = self._held_s = 0.0
-        self._first_times_s: list[float] = []
-        self._pauses = self._unknown = 0
+        self._held_s = 0.0
+        self._unknown = 0
         self._group: list[Stretch] = []  # stretches that count, the default clocks before and after among them
         self._coming: deque[Stretch] = deque()
-        self._stretch: Stretch | None = None
         self._alarm: tuple[Candidate, Alarm] | None = None
         self._default_time_s: list[float] = []
         self._default_energy_j: list[float] = []
@@ -175,25 +148,9 @@ class Tuner(ClockDriver):
             self._now_s = max(self._now_s, now_s)
             self.controller.act(now_s)
 
-    def _requests_due_s(self) -> float:
-        return self._now_s if not self._requested and self._may_request(self._now_s) else math.inf
-
-    def _learn(self, now_s: float) -> None:
-        if not self._requested and self._may_request(now_s):
-            self._request_wanted()
-
     def status(self) -> Status:
         """What is known now, by the controller too once it has taken over."""
         return super().status() if self.controller is None else self._whole(self.controller.status(), self._tuning())
-
-    def _standing(self) -> Standing:
-        return Standing(
-            max_slowdown=self.max_slowdown,
-            iteration=self._iteration,
-            marker=None if self._iteration is None else ITERATION,
-            at_default=self._target.is_auto,
-            tuning=self._tuning(),
-        )
 
     def hold(self, now_s: float) -> None:
         """Go by no iterations, as none are expected any more: nothing can be compared."""
@@ -219,8 +176,7 @@ class Tuner(ClockDriver):
         self._pauses = self._unknown = 0
         for each in (self._first_times_s, self._group, self._coming, self._default_time_s, self._default_energy_j):
             each.clear()
-        self._wanted, self._requested = AUTO, True
-        self._request_wanted()
+        self._request_default()
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good."""
@@ -241,13 +197,6 @@ class Tuner(ClockDriver):
         thinned = both[:: 1 + len(both) // _MOST_MOMENTS]
         return summary.model_copy(update={"status": status, "time_line": thinned, "trials": self._trials()})
 
-    def _give_back(self, ended: Ended) -> Ended:
-        for gpu in self.gpus:
-            gpu.clocks.release()
-        self._wanted = self._target = AUTO
-        self._requested = True
-        return ended
-
     def _whole(self, status: Status, tuning: Tuning) -> Status:
         """The controller's status with what came before."""
         later = (event.model_copy(update={"at_s": event.at_s + self._held_s}) for event in status.events)
@@ -256,32 +205,11 @@ class Tuner(ClockDriver):
 
     # ---- iterations ------------------------------------------------------------------------------------------
 
-    def _begin_iteration(self, iteration: int, reached_s: float) -> None:
-        before, before_s = self._iteration, self._iteration_s
-        self._iteration, self._iteration_s = iteration, reached_s
-        if before is None or before_s is None or self.done:
-            return
-        self.iterations += 1
-        took_s = reached_s - before_s
-        if iteration != before + 1 or took_s <= 0.0:
-            if self._stretch is not None:
-                self._stretch.spoiled = True
-        elif self._state == "starting":
-            self._start(took_s, reached_s)
-        else:
-            self._count(took_s, reached_s)
+    def _missed(self, now_s: float) -> None:
+        if self._stretch is not None:
+            self._stretch.spoiled = True
 
-    def _start(self, took_s: float, now_s: float) -> None:
-        """At the default clocks, until iterations are steady."""
-        self._first_times_s.append(took_s)
-        latest = self._first_times_s[SKIPPED:][-LEAST_ITERATIONS:]
-        if self._dry_run or len(latest) < LEAST_ITERATIONS:
-            return
-        if not alike(latest) and self.rehearsed is None and len(self._first_times_s) < UNSTEADY:
-            return
-        self._usual_s = sorted(latest)[len(latest) // 2]
-        for earlier_s, later_s in pairwise(latest):
-            self._guard.noise.learn(earlier_s, later_s)
+    def _begin_trials(self, now_s: float) -> None:
         self._state = "tuning"
         self._coming = deque([self._block(_DEFAULT)])
         self._next_stretch(now_s)
@@ -316,8 +244,7 @@ class Tuner(ClockDriver):
         self._pauses += 1
         if self._pauses < MOST_PAUSES:
             if stretch.measured:
-                stretch.times_s.clear()
-                stretch.begin = [edges.add(now_s) for edges in self._edges]
+                self._begin_stretch(stretch, now_s)
                 self._guard.restart()
             return
         self._pauses = 0
@@ -330,13 +257,10 @@ class Tuner(ClockDriver):
     # ---- stretches -------------------------------------------------------------------------------------------
 
     def _block(self, index: int) -> Stretch:
-        period_s = max(edges.period_s for edges in self._edges)
-        iterations = self._lengths.measured(self._usual_s, period_s)
-        return Stretch("block", index, index == _DEFAULT, iterations)
+        return Stretch("block", index, index == _DEFAULT, self._lengths.measured(self._usual_s, self._period_s))
 
     def _settling(self, index: int) -> Stretch:
-        period_s = max(edges.period_s for edges in self._edges)
-        iterations = math.ceil((self._settle_s + STEPS * period_s) / self._usual_s)
+        iterations = math.ceil((self._settle_s + STEPS * self._period_s) / self._usual_s)
         return Stretch("settle", index, index == _DEFAULT, max(iterations, 1))
 
     def _next_stretch(self, now_s: float) -> None:
@@ -350,13 +274,13 @@ class Tuner(ClockDriver):
             self._conclude()
             if not self._begin_group(last, now_s):
                 return
-        before, self._stretch = self._target, self._coming.popleft()
+        self._stretch = self._coming.popleft()
         setting = AUTO if self._stretch.default else self.search.candidates[self._stretch.rung].setting
-        if setting != before:
+        self._wanted = None if setting == self._target else setting
+        if self._wanted is not None:
             self._guard.restart()
-            self._wanted, self._requested = setting, False
         if self._stretch.measured:
-            self._stretch.begin = [edges.add(now_s) for edges in self._edges]
+            self._begin_stretch(self._stretch, now_s)
 
     def _finish_stretch(self, now_s: float) -> None:
         stretch, self._stretch = self._stretch, None
@@ -364,7 +288,7 @@ class Tuner(ClockDriver):
             if stretch is not None and stretch.measured:
                 self._coming.appendleft(self._block(stretch.rung))  # nothing but pauses: once more
             return
-        stretch.end = [edges.add(now_s) for edges in self._edges]
+        self._end_stretch(stretch, now_s)
         self._group.append(stretch)
         if stretch.default:
             self._guard.reference(stretch.times_s)
@@ -489,10 +413,7 @@ class Tuner(ClockDriver):
         """Stay at the default clocks."""
         self._now_s = max(self._now_s, now_s)
         self._state, self._stretch = "default", None
-        for gpu in self.gpus:
-            gpu.clocks.request(AUTO)
-        self._wanted = self._target = AUTO
-        self._requested = True
+        self._request_default()
         self._tell("note", f"{why}; the default clocks stay")
 
     def schedule_of(self, winner: Candidate) -> Schedule:
@@ -513,9 +434,6 @@ class Tuner(ClockDriver):
         return [each for each in tried if self.search.time(each).mean < own and self.search.energy(each).mean < 0.0]
 
     # ---- what is told ----------------------------------------------------------------------------------------
-
-    def _requests(self) -> int:
-        return self._asked
 
     @property
     def _tried(self) -> int:
@@ -566,30 +484,11 @@ class Tuner(ClockDriver):
             outcome=outcome,
         )
 
-    def _may_request(self, now_s: float) -> bool:
-        """Whether the energy until here is known, which is told from how the counter moves after it at the same power."""
-        last = self._group[-1] if self._group else None
-        return last is None or last.settled or now_s - last.end[0].moment_s > _LONGEST_WAIT_S
-
-    def _request_wanted(self) -> None:
-        self._requested = True
-        self._target = self._wanted
-        self._asked += len(self.gpus)
-        try:
-            for gpu in self.gpus:
-                gpu.clocks.request(self._wanted)
-        except ClocksRefusedError as error:
-            if self._wanted.is_auto or self._stretch is None:
-                raise
-            self._refused(self.search.candidates[self._stretch.rung], error)
-
-    def _refused(self, candidate: Candidate, error: ClocksRefusedError) -> None:
-        """A setting cannot be set: the rest of its stretch runs at the default clocks, and says nothing."""
-        for gpu in self.gpus:
-            gpu.clocks.request(AUTO)
-        self._target = self._wanted = AUTO
-        self.search.failed(candidate, str(error), at_once=True)
-        self._tell("note", f"{candidate.setting}: {error}")
+    def _refused(self, setting: Setting, error: ClocksRefusedError) -> None:
+        """The rest of its stretch runs at the default clocks, and says nothing."""
+        assert self._stretch is not None
+        self.search.failed(self.search.candidates[self._stretch.rung], str(error), at_once=True)
+        self._tell("note", f"{setting}: {error}")
         self._coming = deque([self._settling(_DEFAULT), self._block(_DEFAULT)])
         self._stretch = Stretch("settle", _DEFAULT, True, 1)
 
