@@ -103,6 +103,11 @@ class Stretch:
         return total if math.isfinite(total) and total > 0.0 else None
 
     @property
+    def iteration_j(self) -> float | None:
+        """Mean energy of an iteration, of all GPUs; ``None`` where it is not known."""
+        return None if self.energy_j is None else self.energy_j / len(self.times_s)
+
+    @property
     def lasts_s(self) -> float:
         """Time between its ends."""
         return self.end[0].moment_s - self.begin[0].moment_s

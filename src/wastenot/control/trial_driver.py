@@ -15,6 +15,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median_high
 from typing import Any
 
 from wastenot.control.blocks import LEAST_ITERATIONS, SKIPPED, UNSTEADY, Stretch, alike, settling_s
@@ -95,10 +96,6 @@ class TrialDriver(ClockDriver):
         """An iteration has ended, after those of the start."""
 
     @abstractmethod
-    def _missed(self, now_s: float) -> None:
-        """Iterations are missing."""
-
-    @abstractmethod
     def _refused(self, setting: Setting, error: ClocksRefusedError) -> None:
         """A setting cannot be set: the GPUs are at the default clocks."""
 
@@ -122,6 +119,11 @@ class TrialDriver(ClockDriver):
         else:
             self._count(took_s, reached_s)
 
+    def _missed(self, now_s: float) -> None:
+        """Iterations are missing."""
+        if self._stretch is not None:
+            self._stretch.spoiled = True
+
     def _start(self, took_s: float, now_s: float) -> None:
         """Until iterations are steady."""
         self._first_times_s.append(took_s)
@@ -130,7 +132,7 @@ class TrialDriver(ClockDriver):
             return
         if not alike(latest) and self.rehearsed is None and len(self._first_times_s) < UNSTEADY:
             return
-        self._usual_s = sorted(latest)[len(latest) // 2]
+        self._usual_s = median_high(latest)
         for earlier_s, later_s in pairwise(latest):
             self._guard.noise.learn(earlier_s, later_s)
         self._begin_trials(now_s)

@@ -101,8 +101,7 @@ class JobDriver(TrialDriver):
 
     # ---- what drives it --------------------------------------------------------------------------------------
 
-    def mark(self, marker: Marker) -> None:
-        """Take note of what the job has reached."""
+    def _mark(self, marker: Marker) -> None:
         self._now_s = max(self._now_s, marker.reached_s)
         if marker.gpu != 0 or self._over:
             return
