@@ -135,17 +135,6 @@ class JobDriver(TrialDriver):
             self._learn_slice(self._now_s)
         return super()._give_back(ended)
 
-    def _release(self) -> None:
-        self._trying = None
-        super()._release()
-
-    @property
-    def energy_j(self) -> float | None:
-        """Energy that the GPUs have used since it began, as far as it was read; ``None`` where none reports it."""
-        used = [edges.used_j for edges in self._edges]
-        known = [each for each in used if each is not None]
-        return math.fsum(known) if len(known) == len(used) else None
-
     # ---- iterations ------------------------------------------------------------------------------------------
 
     def _begin_iteration(self, iteration: int, reached_s: float) -> None:
@@ -352,7 +341,7 @@ class JobDriver(TrialDriver):
             left=max(self.limits.choices - len(known), 0),
             trials=self._slices,
             iterations=self.iterations,
-            trying=None if self._trying is None else words(self._trying),
+            trying=None if self._trying is None or self._over else words(self._trying),
             best=words(self.held),
             time_change=None,
             energy_change=None,
