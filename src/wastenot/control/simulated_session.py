@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wastenot.control.driver import Driver, Ended
+from wastenot.control.driver import Ended
+from wastenot.control.marker import Marker
 from wastenot.control.places import make_own_socket_path
 from wastenot.control.session import Session
 from wastenot.control.status import Status, Summary
 from wastenot.devices.protocol import Device
 
 
-class SimulatedSession(Driver):
+class SimulatedSession:
     """A context in which the latest status of a simulated job can be asked for, and the job be stopped.
 
     It stands where a session has its driver, and drives nothing.
@@ -23,8 +24,6 @@ class SimulatedSession(Driver):
     Attributes:
         session: that answers.
     """
-
-    gpus: Sequence[Device] = ()
 
     def __init__(self, gpus: Sequence[Device], latest: Status) -> None:
         self.gpus, self._latest, self._stopped = gpus, latest, False
@@ -41,6 +40,22 @@ class SimulatedSession(Driver):
         """Take the latest status; returns whether the job is to stop."""
         self._latest = latest
         return self._stopped
+
+    def mark(self, marker: Marker) -> None:
+        """No program reports to it."""
+
+    def due_s(self) -> float | None:
+        """Nothing is ever due."""
+        return None
+
+    def act(self, now_s: float) -> None:
+        """Nothing is ever done."""
+
+    def hold(self, now_s: float) -> None:
+        """Nor held."""
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Nor refused."""
 
     def status(self) -> Status:
         """The latest."""
