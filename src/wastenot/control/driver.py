@@ -151,7 +151,7 @@ class ClockDriver(ABC):
             raise BadInputError("`gpus`: name at least one GPU")
         self.gpus, self.subject, self.rehearsed = tuple(gpus), subject, rehearsed
         self._began_s = self._now_s = now_s
-        self._started_unix_s = time.time()
+        self._process, self._started_unix_s = os.getpid(), time.time()
         self._dry_run = dry_run
         self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
         self._readings: list[dict[str, float | None]] = [dict.fromkeys(_READ) for _ in gpus]
@@ -263,7 +263,7 @@ class ClockDriver(ABC):
             plan=self.subject.plan,
             plan_digest=self.subject.digest,
             workload=self.subject.workload,
-            process=os.getpid(),
+            process=self._process,
             started_unix_s=self._started_unix_s,
             elapsed_s=self._now_s - self._began_s,
             dry_run=self._dry_run,
