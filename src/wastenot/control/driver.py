@@ -18,7 +18,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, Protocol
 
 from wastenot.control.energy_edges import EnergyEdges
@@ -385,7 +385,10 @@ class ClockDriver(ABC):
             device=identity.name,
             model=identity.model,
             unique_id=identity.unique_id,
+            target_core_mhz=target.core_mhz,
+            target_memory_mhz=target.memory_mhz,
+            target_power_limit_w=target.power_limit_w,
+            target_profile=target.profile,
             energy_j=self._edges[index].used_j if self.rehearsed is None else None,  # which is of no program
-            **{f"target_{name}": value for name, value in asdict(target).items()},
             **self._readings[index],
         )

@@ -27,7 +27,7 @@ from wastenot.control.status import Tuning
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
-from wastenot.planning.switching import SwitchTime, switch_time
+from wastenot.planning.switching import switch_time
 
 _LONGEST_WAIT_S = 1.0  # for the energy counter to move twice
 
@@ -41,7 +41,6 @@ class TrialDriver(ClockDriver):
         max_slowdown: to keep.
         settings: that may be tried.
         guard: that watches iterations.
-        switching: how long the GPUs take to switch; by default what is known of the first.
         now_s, options: as of :class:`ClockDriver`.
 
     Attributes:
@@ -58,13 +57,12 @@ class TrialDriver(ClockDriver):
         max_slowdown: float,
         settings: Sequence[Setting],
         guard: Guard,
-        switching: SwitchTime | None,
         now_s: float,
         **options: Any,
     ) -> None:
         super().__init__(gpus, subject, now_s=now_s, **options)
         self.max_slowdown, self._guard = max_slowdown, guard
-        self._switching = switch_time(gpus[0].identity.label) if switching is None else switching
+        self._switching = switch_time(gpus[0].identity.label)
         self.schedule = one_setting(self._switching, max_slowdown, (), 1.0, 1.0)
         self._settle_s = settling_s(self._switching, settings)
         self.iterations = 0

@@ -36,7 +36,6 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pages.formatting import change, percent
 from wastenot.planning.schedule import Schedule
-from wastenot.planning.switching import SwitchTime
 
 _MOST_UNKNOWN = 10  # stretches at the default clocks in a row that say nothing
 _CHANGED = 0.05  # by which iterations before and after a group may differ, for it to count
@@ -54,7 +53,6 @@ class Tuner(TrialDriver):
         ladders: settings to choose from; by default core clocks and power limits.
         tolerance: fraction of energy within which the best has to be known.
         budget_s: time after which the best that is known is held.
-        switching: how long the GPUs take to switch; by default what is known of the first.
         now_s, traffic: as of :class:`ClockDriver`.
         seed: of the order of trials.
         dry_run: follow the job, and try nothing.
@@ -74,7 +72,6 @@ class Tuner(TrialDriver):
         ladders: Sequence[Ladder] | None = None,
         tolerance: float = 0.005,
         budget_s: float = 3600.0,
-        switching: SwitchTime | None = None,
         now_s: float = 0.0,
         seed: int = 0,
         dry_run: bool = False,
@@ -92,7 +89,7 @@ class Tuner(TrialDriver):
         search = SettingSearch(ladders, max_slowdown, tolerance, seed)
         super().__init__(
             gpus, subject, max_slowdown, [setting for each in search.ladders for setting in each.settings],
-            Guard(max_slowdown), switching, now_s, dry_run=dry_run, rehearsed=rehearsed, traffic=traffic,
+            Guard(max_slowdown), now_s, dry_run=dry_run, rehearsed=rehearsed, traffic=traffic,
         )  # fmt: skip
         self.search = search
         self.controller: Controller | None = None

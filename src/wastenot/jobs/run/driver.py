@@ -31,7 +31,6 @@ from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.plan.limits import Limits, slice_length_s
 from wastenot.jobs.run.settings import words
 from wastenot.jobs.tables.records import Speed
-from wastenot.planning.switching import SwitchTime
 
 _LATEST = 15
 _MOST_UNREAD = 3  # slices whose energy could not be read, after which none is worth it
@@ -52,7 +51,6 @@ class JobDriver(TrialDriver):
         device: label of the GPUs in the job's records.
         seen_s: how long earlier runs have been seen to run at this batch size.
         epochs: expected to the target; ``None`` where nothing is known.
-        switching: how long the GPUs take to switch; by default what is known of the first.
         now_s: moment at which it begins, on the clock of the first GPU.
 
     Attributes:
@@ -73,10 +71,9 @@ class JobDriver(TrialDriver):
         device: str,
         seen_s: float = 0.0,
         epochs: float | None = None,
-        switching: SwitchTime | None = None,
         now_s: float = 0.0,
     ) -> None:
-        super().__init__(gpus, subject, 0.0, limits.terms.settings, Guard(_SLOWER), switching, now_s)
+        super().__init__(gpus, subject, 0.0, limits.terms.settings, Guard(_SLOWER), now_s)
         self.limits, self.batch_size = limits, batch_size
         self.speeds: tuple[Speed, ...] = ()
         self.epochs = epochs
