@@ -56,7 +56,7 @@ class Stretch:
         part: of the cycle that it is.
         rung: of the schedule that runs.
         default: whether it is at the default clocks for comparison.
-        iterations: how many.
+        iterations: how many; 0 where that is not known before.
         temperatures_c: readings meanwhile.
         times_s: of its iterations so far.
         begin, end: energy there, by GPU.
@@ -67,7 +67,7 @@ class Stretch:
     part: Part
     rung: int
     default: bool
-    iterations: int
+    iterations: int = 0
     temperatures_c: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
     begin: list[Edge] = field(default_factory=list)
@@ -101,6 +101,21 @@ class Stretch:
         used = [(e.energy_j or 0.0) - (b.energy_j or 0.0) for b, e in zip(self.begin, self.end, strict=True)]
         total = math.fsum(used) if used else math.nan
         return total if math.isfinite(total) and total > 0.0 else None
+
+    @property
+    def iteration_j(self) -> float | None:
+        """Mean energy of an iteration, of all GPUs; ``None`` where it is not known."""
+        return None if self.energy_j is None else self.energy_j / len(self.times_s)
+
+    @property
+    def lasts_s(self) -> float:
+        """Time between its ends."""
+        return self.end[0].moment_s - self.begin[0].moment_s
+
+    @property
+    def power_w(self) -> float | None:
+        """Mean power of all GPUs; ``None`` where it is not known."""
+        return self.energy_j / self.lasts_s if self.settled and self.energy_j is not None else None
 
 
 @dataclass(frozen=True, slots=True)

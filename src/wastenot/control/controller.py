@@ -11,6 +11,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from statistics import median_high
 from typing import Literal
 
 from wastenot.control.blocks import LATE, LEAST_ITERATIONS, MOST_PAUSES, PAUSE, SKIPPED, UNSTEADY, Lengths, Stretch, alike
@@ -24,15 +25,16 @@ from wastenot.control.ledger import Ledger
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.slack import Slack
-from wastenot.control.status import NOTHING_PROVED, Instant, Moment, Proof, Proxy
+from wastenot.control.status import NOTHING_PROVED, Instant, Moment, Proof
 from wastenot.control.time_line import CloseUp
-from wastenot.control.traffic import Traffic, Units
+from wastenot.control.traffic import Traffic
 from wastenot.core.errors import DeviceError
 from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
 from wastenot.pages.formatting import change
 from wastenot.planning.schedule import Schedule
 
+_DEFAULT_SHARE = 0.03  # of iterations that run at the default clocks for comparison in the long run
 _JUDGED = 16  # iterations, before which a job is not refused
 _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
 _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
@@ -52,9 +54,8 @@ class Controller(ClockDriver):
         schedule: of the plan.
         gpus: that the job runs on, in the order that markers count them.
         subject: what is applied.
-        now_s, dry_run, process, started_unix_s, traffic: as of :class:`ClockDriver`.
+        now_s, dry_run, traffic, before: as of :class:`ClockDriver`.
         seed: of the order of blocks.
-        default_share: of iterations that run at the default clocks for comparison in the long run.
         rehearsed: what takes note of a program that the GPUs do not run: its times say nothing of the plan's clocks, so that
             nothing is compared, guarded or refused by them.
         executions: what carries out the schedule's rungs on each GPU; by default requests of its segments.
@@ -78,18 +79,13 @@ class Controller(ClockDriver):
         now_s: float = 0.0,
         seed: int = 0,
         dry_run: bool = False,
-        default_share: float = 0.03,
-        process: int | None = None,
-        started_unix_s: float | None = None,
         rehearsed: Rehearsed | None = None,
         traffic: Traffic | None = None,
+        before: ClockDriver | None = None,
         executions: Sequence[RungExecution] | None = None,
         together: bool = False,
     ) -> None:
-        super().__init__(
-            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed,
-            traffic=traffic,
-        )  # fmt: skip
+        super().__init__(gpus, subject, now_s=now_s, dry_run=dry_run, rehearsed=rehearsed, traffic=traffic, before=before)
         self.schedule = schedule
         self.of_units = False
         """Whether the plan was made of units of traffic, so that its iterations are not those of the job."""
@@ -98,11 +94,10 @@ class Controller(ClockDriver):
         self._executions: Sequence[RungExecution] = executions or own
         memory = {segment.memory_mhz for rung in schedule.rungs for segment in rung.segments}
         memory_s = schedule.switching.memory_s if len(memory) > 1 else 0.0
-        self._lengths = Lengths(LATE * max(schedule.switching.core_s, memory_s), default_share)
-        self._guard = Guard(schedule.max_slowdown)
-        self._ledger = Ledger(schedule.switching.core_s, traffic)
+        self._lengths = Lengths(LATE * max(schedule.switching.core_s, memory_s), _DEFAULT_SHARE)
+        self._ledger = Ledger(schedule.switching.core_s, self.traffic)
+        self._restrict()
         self._close_up = CloseUp()
-        self._ladder = Ladder(schedule.rungs, schedule.max_slowdown)
         self._may_wait = own
         self._slack = Slack(len(own)) if len(own) > 1 and rehearsed is None else None
         self.together, self._cycles = together, 0
@@ -127,15 +122,6 @@ class Controller(ClockDriver):
         self._tell("started", f"{subject.plan}: {expected if rehearsed is None else 'rehearsal'}")
 
     # ---- what drives it --------------------------------------------------------------------------------------
-
-    def mark(self, marker: Marker) -> None:
-        """Take note of what the job has reached."""
-        self._hooked(marker.reached_s)
-        self._mark(marker)
-
-    def mark_unit(self, count: int, moment_s: float) -> None:
-        """Take note of the end of a unit of traffic."""
-        self._mark(Marker(ITERATION, count, moment_s))
 
     def _mark(self, marker: Marker) -> None:
         gpu, reached_s = marker.gpu, marker.reached_s
@@ -194,11 +180,6 @@ class Controller(ClockDriver):
         self._guard = Guard(self.schedule.max_slowdown, error)
         self._ladder = Ladder(self.schedule.rungs, math.expm1(self._guard.limit))
         self._ledger.error = error
-
-    def take_over(self, units: Units | None, proxy: Proxy | None) -> None:
-        """Follow a job by units that were chosen already."""
-        self.units, self.proxy = units, proxy
-        self._restrict()
 
     def _start_over(self, now_s: float) -> None:
         if self._state in ("idle", "refused"):
@@ -330,7 +311,7 @@ class Controller(ClockDriver):
         if self._dry_run or len(seen) < LEAST_ITERATIONS or (self._together and (self._iteration or 0) < _ALL_BEGIN):
             return
         if self.rehearsed is not None:
-            self._usual_s = _median(seen)
+            self._usual_s = median_high(seen)
             self._run(now_s)
             return
         latest, judged = seen[-LEAST_ITERATIONS:], seen[-UNSTEADY:]
@@ -338,10 +319,10 @@ class Controller(ClockDriver):
             if len(seen) < UNSTEADY:
                 return
             latest = judged
-        self._usual_s = _median(latest)
+        self._usual_s = median_high(latest)
         if not self.of_units and self.proxy is None and self._other_workload(self._usual_s) is not None:
             # A few that resemble each other may be those of a start, or of a machine that was busy meanwhile.
-            if len(seen) >= _JUDGED and (why := self._other_workload(_median(judged))) is not None:
+            if len(seen) >= _JUDGED and (why := self._other_workload(median_high(judged))) is not None:
                 self._refuse(why, now_s)
             return
         if len(seen) < self._guard.enough():
@@ -416,7 +397,7 @@ class Controller(ClockDriver):
         """
         pairs, rng, least = len(self._ledger.time_pairs(self._rung)), self._rng, self._guard.enough()
         iteration_s = self._usual_s
-        period_s = max((edges.period_s for edges in self._edges), default=0.0)
+        period_s = max(edges.period_s for edges in self._edges)
         if self._together:
             pairs, iteration_s, period_s = self._cycles, self.schedule.rungs[-1].time_s, _ALL_READ_S
             rng, least = random.Random(pairs), _ALL_LEAST
@@ -624,10 +605,10 @@ class Controller(ClockDriver):
         if not 1.0 / _OTHER_TIME < iteration_s / planned_s < _OTHER_TIME:
             return f"an iteration takes {iteration_s:.3g} s at the default clocks, but the plan's takes {planned_s:.3g} s"
         for place, marker in enumerate(self.schedule.markers):
-            seen = sorted(self._passes.get(place, ()))
+            seen = self._passes.get(place)
             if not seen:
                 continue
-            share, planned = seen[len(seen) // 2] / iteration_s, marker.after_s / planned_s
+            share, planned = median_high(seen) / iteration_s, marker.after_s / planned_s
             if abs(share - planned) > _OTHER_SHARE:
                 return f"'{marker.name}' begins after {share:.0%} of an iteration, but the plan says {planned:.0%}"
         needed = {segment.begins for rung in self.schedule.rungs for segment in rung.segments}
@@ -656,19 +637,15 @@ class Controller(ClockDriver):
 
     def _moment(self, now_s: float) -> Moment:
         proof = self._proof()
-        sensors, target = self.gpus[0].sensors, self._executions[0].target
-        return Moment(
-            at_s=now_s - self._began_s,
-            power_w=sensors.power_w(),
-            core_mhz=sensors.clocks().core_mhz,
-            target_core_mhz=target.core_mhz,
-            marker=self._marker,
-            at_default=self._at_default,
-            rung=self._rung,
-            saved_j=None if proof.saved_j is None else proof.saved_j.value,
-            time_change=proof.time_change,
-            energy_change=proof.energy_change,
-        )
+        now = {
+            "marker": self._marker,
+            "at_default": self._at_default,
+            "rung": self._rung,
+            "saved_j": None if proof.saved_j is None else proof.saved_j.value,
+            "time_change": proof.time_change,
+            "energy_change": proof.energy_change,
+        }
+        return super()._moment(now_s).model_copy(update=now)
 
     def _instants(self) -> tuple[Instant, ...]:
         return self._close_up.instants()
@@ -678,7 +655,3 @@ class Controller(ClockDriver):
 
     def _requests(self) -> int:
         return sum(execution.requests for execution in self._executions)
-
-
-def _median(times_s: Sequence[float]) -> float:
-    return sorted(times_s)[len(times_s) // 2]

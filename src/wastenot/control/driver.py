@@ -125,10 +125,9 @@ class ClockDriver(ABC):
         subject: what is applied.
         now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
         dry_run: change no clocks.
-        process: ID of the process that controls the clocks; by default this one's.
-        started_unix_s: when it began, by the calendar; by default now.
         rehearsed: what takes note of a program that the GPUs do not run, as they are simulated.
         traffic: of the GPUs, by which a program is followed that reports no iterations; ``None`` not to.
+        before: what has followed the program until now, and told of it.
 
     Raises:
         BadInputError: no GPU is given.
@@ -144,18 +143,16 @@ class ClockDriver(ABC):
         *,
         now_s: float = 0.0,
         dry_run: bool = False,
-        process: int | None = None,
-        started_unix_s: float | None = None,
         rehearsed: Rehearsed | None = None,
         traffic: Traffic | None = None,
+        before: ClockDriver | None = None,
     ) -> None:
         if not gpus:
             raise BadInputError("`gpus`: name at least one GPU")
         self.gpus, self.subject, self.rehearsed = tuple(gpus), subject, rehearsed
         self._began_s = self._now_s = now_s
+        self._process, self._started_unix_s = os.getpid(), time.time()
         self._dry_run = dry_run
-        self._process = os.getpid() if process is None else process
-        self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
         self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
         self._readings: list[dict[str, float | None]] = [dict.fromkeys(_READ) for _ in gpus]
         self._obeyed = [Obeyed() for _ in gpus]
@@ -167,12 +164,15 @@ class ClockDriver(ABC):
         self.traffic = traffic
         self.units: Units | None = None
         self.proxy: Proxy | None = None
+        if before is not None:
+            self._began_s, self._started_unix_s, self._events = before._began_s, before._started_unix_s, before._events
+            self.traffic, self.units, self.proxy = before.traffic, before.units, before.proxy
 
     # ---- what a kind of driver says --------------------------------------------------------------------------
 
     @abstractmethod
-    def mark(self, marker: Marker) -> None:
-        """Take note of what the program has reached."""
+    def _mark(self, marker: Marker) -> None:
+        """Take note of what the program has reached, by itself or by its traffic."""
 
     @abstractmethod
     def hold(self, now_s: float) -> None:
@@ -189,9 +189,6 @@ class ClockDriver(ABC):
     @abstractmethod
     def _give_back(self, ended: Ended) -> Ended:
         """Give the clocks back, at the end; why it ended."""
-
-    def mark_unit(self, count: int, moment_s: float) -> None:  # noqa: B027  # a kind that is never followed by proxy
-        """So many units of traffic have ended, the last one at a moment."""
 
     def _unguarded(self, why: str, now_s: float) -> None:  # noqa: B027
         """Nothing shows progress."""
@@ -222,6 +219,15 @@ class ClockDriver(ABC):
         return 0
 
     # ---- what drives it --------------------------------------------------------------------------------------
+
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the program has reached."""
+        self._hooked(marker.reached_s)
+        self._mark(marker)
+
+    def mark_unit(self, count: int, moment_s: float) -> None:
+        """So many units of traffic have ended, the last one at a moment."""
+        self._mark(Marker(ITERATION, count, moment_s))
 
     def due_s(self) -> float | None:
         """The next moment at which :meth:`act` has something to do; ``None`` for none."""

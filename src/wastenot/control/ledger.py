@@ -212,7 +212,6 @@ class Ledger:
         of_rung.times.append((0.5 * math.log(before.mean_s * after.mean_s) - math.log(block.mean_s), warmer))
         if self._traffic is not None:
             self._traffic.compare(before.rung, three)
-        each_j = [stretch.energy_j and stretch.energy_j / len(stretch.times_s) for stretch in three]
-        if None not in each_j:
-            first_j, default_j, second_j = (each or 0.0 for each in each_j)
+        first_j, default_j, second_j = (stretch.iteration_j for stretch in three)
+        if first_j is not None and default_j is not None and second_j is not None:
             of_rung.energies.append((0.5 * math.log(first_j * second_j) - math.log(default_j), warmer))

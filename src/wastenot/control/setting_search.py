@@ -122,7 +122,7 @@ class SettingSearch:
         if waiting:
             return waiting[0]
         ladder = self.ladders[index]
-        tried = self._tried(index)
+        tried = self._tried_on(index)
         bad = self._bad(index, tried)
         passed = [*tried, *(each for each in self.candidates if each.ladder == index and each.rehearsed)]
         fine = max((each.place for each in passed if each.place < bad), default=-1)
@@ -154,7 +154,7 @@ class SettingSearch:
         place = (sure + beyond[0].place) // 2
         return place if place > sure else None
 
-    def _tried(self, index: int) -> list[Candidate]:
+    def _tried_on(self, index: int) -> list[Candidate]:
         """Settings of a ladder of which there are trials, from fast to slow."""
         tried = [each for each in self.candidates if each.ladder == index and each.energy]
         return sorted(tried, key=lambda each: each.place)
@@ -250,9 +250,14 @@ class SettingSearch:
         return self._mean(candidate.energy, self._pooled([each.energy for each in self.candidates], _USUAL**2))
 
     @property
+    def tried(self) -> list[Candidate]:
+        """Settings that were tried, in the order in which they first were."""
+        return [each for each in self.candidates if each.energy or each.dropped]
+
+    @property
     def left(self) -> list[Candidate]:
-        """Settings that were tried and are in the race."""
-        return [each for each in self.candidates if each.energy and not each.dropped]
+        """Of these, the ones in the race."""
+        return [each for each in self.tried if not each.dropped]
 
     @property
     def best(self) -> Candidate | None:
@@ -303,12 +308,12 @@ class SettingSearch:
 
     def _too_slow(self, candidate: Candidate) -> bool:
         """Whether a setting is slower than allowed beyond doubt, for which faster settings may speak as well."""
-        faster = [each for each in reversed(self._tried(candidate.ladder)) if each.place <= candidate.place]
+        faster = [each for each in reversed(self._tried_on(candidate.ladder)) if each.place <= candidate.place]
         return any(mean - self.sure * error > self.limit + TOLERANCE for mean, error in self._running_means(faster))
 
     def _keeps(self, candidate: Candidate, errors: float = 2.0) -> bool:
         """Whether a setting stays within the limit, for which slower settings may speak as well."""
-        slower = [each for each in self._tried(candidate.ladder) if each.place >= candidate.place]
+        slower = [each for each in self._tried_on(candidate.ladder) if each.place >= candidate.place]
         sure = self.sure * errors / _SURE
         return any(mean + sure * error <= self.limit + TOLERANCE for mean, error in self._running_means(slower))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import asdict
 
 from wastenot.control.status import Instant, Moment
 from wastenot.core.setting import Setting
@@ -58,10 +59,7 @@ class CloseUp:
                 at_s=max(at_s, 0.0),
                 marker=name,
                 at_default=at_default,
-                target_core_mhz=target.core_mhz,
-                target_memory_mhz=target.memory_mhz,
-                target_power_limit_w=target.power_limit_w,
-                target_profile=target.profile,
+                **{f"target_{part}": value for part, value in asdict(target).items()},
             )
             for at_s, name, at_default, target in sorted(self._instants, key=lambda each: each[0])
         )

@@ -33,7 +33,7 @@ def tuned_plan(tuner: Tuner, *, run: ModelRun | None = None) -> Plan:
     Raises:
         BadInputError: not even the default clocks were measured.
     """
-    if not tuner.measured_default:
+    if not tuner.defaults:
         raise BadInputError(
             "`out`: the job ended before its iterations at the default clocks were measured, so no plan was made"
         )

@@ -16,48 +16,34 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Literal
 
-from wastenot.control.blocks import (
-    LEAST_ITERATIONS,
-    MOST_PAUSES,
-    PAUSE,
-    SKIPPED,
-    STEPS,
-    UNSTEADY,
-    Lengths,
-    Stretch,
-    alike,
-    settling_s,
-)
+from wastenot.control.blocks import MOST_PAUSES, PAUSE, STEPS, Lengths, Stretch
 from wastenot.control.candidates import Ladder, ladders_of
 from wastenot.control.controller import Controller
-from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
-from wastenot.control.estimate import LogMean
+from wastenot.control.driver import Ended, Subject
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.marker import ITERATION, Marker
-from wastenot.control.one_setting import Change, one_setting
+from wastenot.control.one_setting import one_setting
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.setting_search import Candidate, SettingSearch
-from wastenot.control.status import Estimate, Outcome, Status, Summary, Trial, Tuning
+from wastenot.control.status import Status, Summary, Tuning
 from wastenot.control.told_frontier import tell_frontier
 from wastenot.control.traffic import Traffic
+from wastenot.control.trial_driver import TrialDriver
+from wastenot.control.tried import changes_of, trials_of, tuning_of
 from wastenot.core.errors import BadInputError, ClocksRefusedError
-from wastenot.core.setting import AUTO
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pages.formatting import change, percent
 from wastenot.planning.schedule import Schedule
-from wastenot.planning.switching import SwitchTime, switch_time
 
 _MOST_UNKNOWN = 10  # stretches at the default clocks in a row that say nothing
 _CHANGED = 0.05  # by which iterations before and after a group may differ, for it to count
-_LONGEST_WAIT_S = 1.0  # for the energy counter to move twice
 _MOST_MOMENTS = 4000  # of a time line
 _DEFAULT = -1  # in place of a candidate's index
 
 
-class Tuner(ClockDriver):
+class Tuner(TrialDriver):
     """Tries settings on the GPUs of a job, and holds the best.
 
     Args:
@@ -67,8 +53,7 @@ class Tuner(ClockDriver):
         ladders: settings to choose from; by default core clocks and power limits.
         tolerance: fraction of energy within which the best has to be known.
         budget_s: time after which the best that is known is held.
-        switching: how long the GPUs take to switch; by default what is known of the first.
-        now_s, process, started_unix_s, traffic: as of :class:`ClockDriver`.
+        now_s, traffic: as of :class:`ClockDriver`.
         seed: of the order of trials.
         dry_run: follow the job, and try nothing.
         rehearsed: what takes note of a program that the GPUs do not run: settings are tried on it, and none is the best.
@@ -87,11 +72,8 @@ class Tuner(ClockDriver):
         ladders: Sequence[Ladder] | None = None,
         tolerance: float = 0.005,
         budget_s: float = 3600.0,
-        switching: SwitchTime | None = None,
         now_s: float = 0.0,
         seed: int = 0,
-        process: int | None = None,
-        started_unix_s: float | None = None,
         dry_run: bool = False,
         rehearsed: Rehearsed | None = None,
         traffic: Traffic | None = None,
@@ -102,37 +84,23 @@ class Tuner(ClockDriver):
             raise BadInputError(f"`tolerance` {tolerance:g}: must be above 0 and below 1, such as 0.005")
         if not 0.0 < budget_s < math.inf:
             raise BadInputError(f"`budget_s` {budget_s:g}: must be a number of seconds above 0")
+        if ladders is None:
+            ladders = ladders_of(gpus) if gpus else ()
+        search = SettingSearch(ladders, max_slowdown, tolerance, seed)
         super().__init__(
-            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed,
-            traffic=traffic,
+            gpus, subject, max_slowdown, [setting for each in search.ladders for setting in each.settings],
+            Guard(max_slowdown), now_s, dry_run=dry_run, rehearsed=rehearsed, traffic=traffic,
         )  # fmt: skip
-        self.max_slowdown = max_slowdown
-        self.search = SettingSearch(ladders_of(gpus) if ladders is None else ladders, max_slowdown, tolerance, seed)
+        self.search = search
         self.controller: Controller | None = None
-        self.iterations = 0
-        """Of the job that trying took."""
-        self._switching = switch_time(gpus[0].identity.label) if switching is None else switching
-        self.schedule = one_setting(self._switching, max_slowdown, (), 1.0, 1.0)
         self._budget_s, self._seed = budget_s, seed
-        settings = [setting for each in self.search.ladders for setting in each.settings]
-        self._settle_s = settling_s(self._switching, settings)
         self._lengths = Lengths(self._settle_s, 1.0)
-        self._guard = Guard(max_slowdown)
-        self._wanted = AUTO
-        self._requested = True
-        self._asked = 0  # how often clocks were requested
-        self._state: Literal["starting", "tuning", "held", "default"] = "starting"
-        self._iteration: int | None = None
-        self._iteration_s: float | None = None
-        self._usual_s = self._held_s = 0.0
-        self._first_times_s: list[float] = []
-        self._pauses = self._unknown = 0
+        self._unknown = 0
         self._group: list[Stretch] = []  # stretches that count, the default clocks before and after among them
         self._coming: deque[Stretch] = deque()
-        self._stretch: Stretch | None = None
         self._alarm: tuple[Candidate, Alarm] | None = None
-        self._default_time_s: list[float] = []
-        self._default_energy_j: list[float] = []
+        self.defaults: list[tuple[float, float]] = []
+        """Mean time and energy of an iteration, of each stretch at the default clocks."""
         self._tell("started", f"{subject.workload}: looking for a setting at most {percent(max_slowdown, 1)} slower")
 
     # ---- what drives it --------------------------------------------------------------------------------------
@@ -142,17 +110,12 @@ class Tuner(ClockDriver):
         """Whether the search has ended: the best setting is held, or the default clocks are."""
         return self._over or self._state not in ("starting", "tuning")
 
-    def mark(self, marker: Marker) -> None:
-        """Take note of what the job has reached."""
-        self._hooked(marker.reached_s)
-        self._mark(marker)
-
     def mark_unit(self, count: int, moment_s: float) -> None:
         """Take note of the end of a unit of traffic."""
         if self.controller is not None:
             self.controller.mark_unit(count, moment_s)
         else:
-            self._mark(Marker(ITERATION, count, moment_s))
+            super().mark_unit(count, moment_s)
 
     def _mark(self, marker: Marker) -> None:
         self._now_s = max(self._now_s, marker.reached_s)
@@ -175,25 +138,11 @@ class Tuner(ClockDriver):
             self._now_s = max(self._now_s, now_s)
             self.controller.act(now_s)
 
-    def _requests_due_s(self) -> float:
-        return self._now_s if not self._requested and self._may_request(self._now_s) else math.inf
-
-    def _learn(self, now_s: float) -> None:
-        if not self._requested and self._may_request(now_s):
-            self._request_wanted()
-
     def status(self) -> Status:
         """What is known now, by the controller too once it has taken over."""
-        return super().status() if self.controller is None else self._whole(self.controller.status(), self._tuning())
-
-    def _standing(self) -> Standing:
-        return Standing(
-            max_slowdown=self.max_slowdown,
-            iteration=self._iteration,
-            marker=None if self._iteration is None else ITERATION,
-            at_default=self._target.is_auto,
-            tuning=self._tuning(),
-        )
+        if self.controller is None:
+            return super().status()
+        return self.controller.status().model_copy(update={"tuning": self._tuning()})
 
     def hold(self, now_s: float) -> None:
         """Go by no iterations, as none are expected any more: nothing can be compared."""
@@ -217,10 +166,9 @@ class Tuner(ClockDriver):
         self._state, self.controller, self._stretch, self._alarm = "starting", None, None, None
         self._iteration = self._iteration_s = None
         self._pauses = self._unknown = 0
-        for each in (self._first_times_s, self._group, self._coming, self._default_time_s, self._default_energy_j):
+        for each in (self._first_times_s, self._group, self._coming, self.defaults):
             each.clear()
-        self._wanted, self._requested = AUTO, True
-        self._request_wanted()
+        self._request_default()
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good."""
@@ -233,55 +181,19 @@ class Tuner(ClockDriver):
         """Give the clocks back, and say what became of it."""
         if self.controller is None:
             summary = super().end(now_s, ended=ended, exit_code=exit_code)
-            return summary.model_copy(update={"trials": self._trials()})
-        summary = self.controller.end(now_s, ended=ended, exit_code=exit_code)
-        later = (one.model_copy(update={"at_s": one.at_s + self._held_s}) for one in summary.time_line)
-        both = (*self._line.moments(), *later)
-        status = self._whole(summary.status, self._tuning())
-        thinned = both[:: 1 + len(both) // _MOST_MOMENTS]
-        return summary.model_copy(update={"status": status, "time_line": thinned, "trials": self._trials()})
-
-    def _give_back(self, ended: Ended) -> Ended:
-        for gpu in self.gpus:
-            gpu.clocks.release()
-        self._wanted = self._target = AUTO
-        self._requested = True
-        return ended
-
-    def _whole(self, status: Status, tuning: Tuning) -> Status:
-        """The controller's status with what came before."""
-        later = (event.model_copy(update={"at_s": event.at_s + self._held_s}) for event in status.events)
-        elapsed_s = status.elapsed_s + self._held_s
-        return status.model_copy(update={"tuning": tuning, "elapsed_s": elapsed_s, "events": (*self._events, *later)})
+        else:
+            summary = self.controller.end(now_s, ended=ended, exit_code=exit_code)
+            status = summary.status.model_copy(update={"tuning": self._tuning()})
+            both = (*self._line.moments(), *summary.time_line)
+            thinned = both[:: 1 + len(both) // _MOST_MOMENTS]
+            summary = summary.model_copy(update={"status": status, "time_line": thinned})
+        held = None if self.controller is None else self.search.winner
+        trials = trials_of(self.search, held) if self.rehearsed is None else ()  # a rehearsal shows nothing
+        return summary.model_copy(update={"trials": trials})
 
     # ---- iterations ------------------------------------------------------------------------------------------
 
-    def _begin_iteration(self, iteration: int, reached_s: float) -> None:
-        before, before_s = self._iteration, self._iteration_s
-        self._iteration, self._iteration_s = iteration, reached_s
-        if before is None or before_s is None or self.done:
-            return
-        self.iterations += 1
-        took_s = reached_s - before_s
-        if iteration != before + 1 or took_s <= 0.0:
-            if self._stretch is not None:
-                self._stretch.spoiled = True
-        elif self._state == "starting":
-            self._start(took_s, reached_s)
-        else:
-            self._count(took_s, reached_s)
-
-    def _start(self, took_s: float, now_s: float) -> None:
-        """At the default clocks, until iterations are steady."""
-        self._first_times_s.append(took_s)
-        latest = self._first_times_s[SKIPPED:][-LEAST_ITERATIONS:]
-        if self._dry_run or len(latest) < LEAST_ITERATIONS:
-            return
-        if not alike(latest) and self.rehearsed is None and len(self._first_times_s) < UNSTEADY:
-            return
-        self._usual_s = sorted(latest)[len(latest) // 2]
-        for earlier_s, later_s in pairwise(latest):
-            self._guard.noise.learn(earlier_s, later_s)
+    def _begin_trials(self, now_s: float) -> None:
         self._state = "tuning"
         self._coming = deque([self._block(_DEFAULT)])
         self._next_stretch(now_s)
@@ -316,8 +228,7 @@ class Tuner(ClockDriver):
         self._pauses += 1
         if self._pauses < MOST_PAUSES:
             if stretch.measured:
-                stretch.times_s.clear()
-                stretch.begin = [edges.add(now_s) for edges in self._edges]
+                self._begin_stretch(stretch, now_s)
                 self._guard.restart()
             return
         self._pauses = 0
@@ -330,14 +241,12 @@ class Tuner(ClockDriver):
     # ---- stretches -------------------------------------------------------------------------------------------
 
     def _block(self, index: int) -> Stretch:
-        period_s = max(edges.period_s for edges in self._edges)
-        iterations = self._lengths.measured(self._usual_s, period_s)
-        return Stretch("block", index, index == _DEFAULT, iterations)
+        return Stretch("block", index, index == _DEFAULT, self._lengths.measured(self._usual_s, self._period_s))
 
-    def _settling(self, index: int) -> Stretch:
-        period_s = max(edges.period_s for edges in self._edges)
-        iterations = math.ceil((self._settle_s + STEPS * period_s) / self._usual_s)
-        return Stretch("settle", index, index == _DEFAULT, max(iterations, 1))
+    def _trial(self, index: int) -> tuple[Stretch, Stretch]:
+        """A stretch that settles, and one that counts."""
+        iterations = math.ceil((self._settle_s + STEPS * self._period_s) / self._usual_s)
+        return Stretch("settle", index, index == _DEFAULT, max(iterations, 1)), self._block(index)
 
     def _next_stretch(self, now_s: float) -> None:
         """End the stretch that runs, and begin the one that follows."""
@@ -350,13 +259,13 @@ class Tuner(ClockDriver):
             self._conclude()
             if not self._begin_group(last, now_s):
                 return
-        before, self._stretch = self._target, self._coming.popleft()
+        self._stretch = self._coming.popleft()
         setting = AUTO if self._stretch.default else self.search.candidates[self._stretch.rung].setting
-        if setting != before:
+        self._wanted = None if setting == self._target else setting
+        if self._wanted is not None:
             self._guard.restart()
-            self._wanted, self._requested = setting, False
         if self._stretch.measured:
-            self._stretch.begin = [edges.add(now_s) for edges in self._edges]
+            self._begin_stretch(self._stretch, now_s)
 
     def _finish_stretch(self, now_s: float) -> None:
         stretch, self._stretch = self._stretch, None
@@ -364,7 +273,7 @@ class Tuner(ClockDriver):
             if stretch is not None and stretch.measured:
                 self._coming.appendleft(self._block(stretch.rung))  # nothing but pauses: once more
             return
-        stretch.end = [edges.add(now_s) for edges in self._edges]
+        self._end_stretch(stretch, now_s)
         self._group.append(stretch)
         if stretch.default:
             self._guard.reference(stretch.times_s)
@@ -373,32 +282,34 @@ class Tuner(ClockDriver):
         """A setting is too slow: back to the default clocks, which tell whether it is the setting."""
         self._alarm = self.search.candidates[stretch.rung], alarm
         self._stretch = None
-        self._coming = deque([self._settling(_DEFAULT), self._block(_DEFAULT)])
+        self._coming = deque(self._trial(_DEFAULT))
         self._next_stretch(now_s)
+
+    def _refused(self, setting: Setting, error: ClocksRefusedError) -> None:
+        """The rest of its stretch runs at the default clocks, and says nothing."""
+        assert self._stretch is not None
+        self.search.failed(self.search.candidates[self._stretch.rung], str(error), at_once=True)
+        self._tell("note", f"{setting}: {error}")
+        self._coming = deque(self._trial(_DEFAULT))
+        self._stretch = Stretch("settle", _DEFAULT, True, 1)
 
     def _begin_group(self, last: Stretch, now_s: float) -> bool:
         """Plan what to try next; whether there is anything."""
         if last.spoiled or last.energy_j is None:
             self._unknown += 1
+            self._group, self._coming = [], deque([self._block(_DEFAULT)])
             if self._unknown >= _MOST_UNKNOWN:
                 self._hold(now_s, "the energy at the default clocks could not be measured")
-                return False
-            self._group, self._coming = [], deque([self._block(_DEFAULT)])
-            return True
+            return self._unknown < _MOST_UNKNOWN
         self._unknown = 0
-        if now_s - self._began_s >= self._budget_s:
-            self._hold(now_s, "out of time")
-            return False
-        group = self.search.next_group()
+        late = now_s - self._began_s >= self._budget_s
+        group = [] if late else self.search.next_group()
         if not group:
-            self._hold(now_s, "search finished")
+            self._hold(now_s, "out of time" if late else "search finished")
             return False
-        self._group = [last]
-        self._coming = deque()
-        for candidate in group:
-            index = self.search.candidates.index(candidate)
-            self._coming += (self._settling(index), self._block(index))
-        self._coming += (self._settling(_DEFAULT), self._block(_DEFAULT))
+        self._group, self._coming = [last], deque()
+        for index in (*map(self.search.candidates.index, group), _DEFAULT):
+            self._coming += self._trial(index)
         return True
 
     # ---- what trials showed ----------------------------------------------------------------------------------
@@ -408,15 +319,10 @@ class Tuner(ClockDriver):
         alarm, self._alarm = self._alarm, None
         group = self._group
         after = group[-1]
-        if after.energy_j is not None and not after.spoiled:
-            self._default_time_s.append(after.mean_s)
-            self._default_energy_j.append(after.energy_j / len(after.times_s))
-        if len(group) < 2:
-            if alarm is not None:
-                self.search.failed(alarm[0], "abandoned")
-            return
+        if after.iteration_j is not None and not after.spoiled:
+            self.defaults.append((after.mean_s, after.iteration_j))
         first = group[0]
-        unchanged = abs(math.log(after.mean_s / first.mean_s)) < _CHANGED
+        unchanged = len(group) > 1 and abs(math.log(after.mean_s / first.mean_s)) < _CHANGED
         if alarm is not None and unchanged:
             self.search.too_slow(alarm[0], self.search.limit + alarm[1].excess)
         elif alarm is not None:
@@ -430,11 +336,11 @@ class Tuner(ClockDriver):
         if self.rehearsed is not None:
             self.search.rehearse(candidate)
             return
-        each_j = [one.energy_j and one.energy_j / len(one.times_s) for one in (first, stretch, after)]
-        if not unchanged or stretch.spoiled or first.spoiled or after.spoiled or None in each_j:
+        first_j, own_j, after_j = first.iteration_j, stretch.iteration_j, after.iteration_j
+        spoiled = not unchanged or any(each.spoiled for each in (first, stretch, after))
+        if spoiled or first_j is None or own_j is None or after_j is None:
             self.search.failed(candidate, "the job paused in every trial" if stretch.spoiled else "could not be compared")
             return
-        first_j, own_j, after_j = (each or math.nan for each in each_j)
         time_s = (1.0 - place) * math.log(first.mean_s) + place * math.log(after.mean_s)
         energy = (1.0 - place) * math.log(first_j) + place * math.log(after_j)
         noise = self._guard.noise.of_mean(len(stretch.times_s))
@@ -448,151 +354,41 @@ class Tuner(ClockDriver):
         winner = self.search.winner
         self._group, self._stretch = [], None
         if self.rehearsed is not None:
-            self._give_up(f"tried {self._tried} settings, and measured none of them, as this is a rehearsal", now_s)
+            tried = f"tried {len(self.search.tried)} settings, and measured none of them, as this is a rehearsal"
+            self._give_up(tried, now_s)
             return
         if winner is None:
             at_most = f"at most {percent(self.max_slowdown, 1)} slower" if self.max_slowdown else "without a slowdown"
             self._give_up(f"{why}: no setting saves energy with confidence {at_most}", now_s)
             return
-        energy = self.search.energy(winner)
-        self._tell(
-            "note", f"{why}: {winner.setting}, energy {change(math.expm1(energy.mean), 1)}; tried {self._tried} settings"
-        )
+        saved = change(math.expm1(self.search.energy(winner).mean), 1)
+        self._tell("note", f"{why}: {winner.setting}, energy {saved}; tried {len(self.search.tried)} settings")
         self._state = "held"
-        self._held_s = now_s - self._began_s
         self.schedule = self.schedule_of(winner)
         tell_frontier(self.schedule, self.gpus, len(self.gpus))
-        self.controller = Controller(
-            self.schedule,
-            self.gpus,
-            self.subject,
-            now_s=now_s,
-            seed=self._seed,
-            process=self._process,
-            started_unix_s=self._started_unix_s,
-            traffic=self.traffic,
-        )
-        self.controller.take_over(self.units, self.proxy)
-
-    @property
-    def measured_default(self) -> bool:
-        """Whether iterations at the default clocks were measured."""
-        return bool(self._default_energy_j)
+        self.controller = Controller(self.schedule, self.gpus, self.subject, now_s=now_s, seed=self._seed, before=self)
 
     @property
     def default_iteration(self) -> tuple[float, float]:
-        """Mean time and energy of an iteration at the default clocks."""
-        time_s, energy_j = (math.fsum(each) / len(each) for each in (self._default_time_s, self._default_energy_j))
+        """Mean time and energy of an iteration at the default clocks, once any was measured."""
+        time_s, energy_j = (math.fsum(each) / len(each) for each in zip(*self.defaults, strict=True))
         return time_s, energy_j
 
     def _give_up(self, why: str, now_s: float) -> None:
         """Stay at the default clocks."""
         self._now_s = max(self._now_s, now_s)
         self._state, self._stretch = "default", None
-        for gpu in self.gpus:
-            gpu.clocks.request(AUTO)
-        self._wanted = self._target = AUTO
-        self._requested = True
+        self._request_default()
         self._tell("note", f"{why}; the default clocks stay")
 
     def schedule_of(self, winner: Candidate) -> Schedule:
         """The setting that was found, and faster ones to step to, as a schedule."""
-        rungs, best = [winner], self.search.time(winner).mean
-        for each in sorted(self._faster(winner), key=lambda one: self.search.energy(one).mean):
-            if 0.0 < self.search.time(each).mean < best - 1e-4:
-                rungs.append(each)
-                best = self.search.time(each).mean
-        changes = [Change(each.setting, self.search.time(each).mean, self.search.energy(each).mean) for each in rungs]
-        time_s, energy_j = self.default_iteration
-        return one_setting(self._switching, self.max_slowdown, changes, time_s, energy_j, self.search.regret)
-
-    def _faster(self, winner: Candidate) -> list[Candidate]:
-        """Settings that were tried, are faster than the winner, and save something."""
-        own = self.search.time(winner).mean
-        tried = [each for each in self.search.candidates if each.energy]
-        return [each for each in tried if self.search.time(each).mean < own and self.search.energy(each).mean < 0.0]
+        changes = changes_of(self.search, winner)
+        return one_setting(self._switching, self.max_slowdown, changes, *self.default_iteration, self.search.regret)
 
     # ---- what is told ----------------------------------------------------------------------------------------
 
-    def _requests(self) -> int:
-        return self._asked
-
-    @property
-    def _tried(self) -> int:
-        return sum(bool(each.energy or each.dropped) for each in self.search.candidates)
-
     def _tuning(self) -> Tuning:
-        best = self.search.best if not self.done else self.search.winner
-        best = best if self.rehearsed is None else None
-        trying = None
-        if self._stretch is not None and not self._stretch.default:
-            trying = str(self.search.candidates[self._stretch.rung].setting)
-        return Tuning(
-            done=self.done,
-            tried=self._tried,
-            left=len(self.search.left),
-            trials=sum(len(each.energy) for each in self.search.candidates),
-            iterations=self.iterations,
-            trying=trying,
-            best=None if best is None else str(best.setting),
-            time_change=None if best is None else self._interval(self.search.time(best)),
-            energy_change=None if best is None else self._interval(self.search.energy(best)),
-            regret=math.expm1(self.search.regret) if self.search.left and self.rehearsed is None else None,
-        )
-
-    def _trials(self) -> tuple[Trial, ...]:
-        """What every setting that was tried showed; nothing in a rehearsal."""
-        if self.rehearsed is not None:
-            return ()
-        return tuple(self._trial(each) for each in self.search.candidates if each.energy or each.dropped)
-
-    def _trial(self, candidate: Candidate) -> Trial:
-        setting, compared = candidate.setting, bool(candidate.energy)
-        outcome: Outcome = "close"
-        if candidate is self.search.winner and self.controller is not None:
-            outcome = "held"
-        elif candidate.slow:
-            outcome = "too slow"
-        elif candidate.dropped:
-            outcome = "more energy" if compared else "unusable"
-        return Trial(
-            core_mhz=setting.core_mhz,
-            memory_mhz=setting.memory_mhz,
-            power_limit_w=setting.power_limit_w,
-            profile=setting.profile,
-            stretches=len(candidate.energy),
-            time_change=self._interval(self.search.time(candidate)) if compared else None,
-            energy_change=self._interval(self.search.energy(candidate)) if compared else None,
-            outcome=outcome,
-        )
-
-    def _may_request(self, now_s: float) -> bool:
-        """Whether the energy until here is known, which is told from how the counter moves after it at the same power."""
-        last = self._group[-1] if self._group else None
-        return last is None or last.settled or now_s - last.end[0].moment_s > _LONGEST_WAIT_S
-
-    def _request_wanted(self) -> None:
-        self._requested = True
-        self._target = self._wanted
-        self._asked += len(self.gpus)
-        try:
-            for gpu in self.gpus:
-                gpu.clocks.request(self._wanted)
-        except ClocksRefusedError as error:
-            if self._wanted.is_auto or self._stretch is None:
-                raise
-            self._refused(self.search.candidates[self._stretch.rung], error)
-
-    def _refused(self, candidate: Candidate, error: ClocksRefusedError) -> None:
-        """A setting cannot be set: the rest of its stretch runs at the default clocks, and says nothing."""
-        for gpu in self.gpus:
-            gpu.clocks.request(AUTO)
-        self._target = self._wanted = AUTO
-        self.search.failed(candidate, str(error), at_once=True)
-        self._tell("note", f"{candidate.setting}: {error}")
-        self._coming = deque([self._settling(_DEFAULT), self._block(_DEFAULT)])
-        self._stretch = Stretch("settle", _DEFAULT, True, 1)
-
-    def _interval(self, mean: LogMean) -> Estimate:
-        """The ratio − 1 with its 95 % interval, of a mean whose half length leaves no doubt; a proxy's error added."""
-        return LogMean(mean.mean, 1.959964 / self.search.sure * mean.half + self.search.error).change
+        trying = self._stretch
+        candidate = None if trying is None or trying.default else self.search.candidates[trying.rung]
+        return tuning_of(self.search, self.done, self.iterations, candidate, self.rehearsed is not None)

@@ -117,11 +117,11 @@ def megahertz(clock_mhz: float | None) -> str:
     return "auto" if clock_mhz is None else f"{clock_mhz:,.6g}"
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float, digits: int = 2) -> str:
     """A duration as a person says it: ``45 s``, ``12 min``, ``7.8 h``, ``3.9 days``."""
     for least_s, unit_s, unit in ((48 * 3600.0, 24 * 3600.0, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min")):
         if seconds >= least_s:
-            return f"{number(seconds / unit_s, 2)}{SPACE}{unit}"
+            return f"{number(seconds / unit_s, digits)}{SPACE}{unit}"
     return f"{max(seconds, 0.0):.0f}{SPACE}s" if seconds >= 1.0 else "less than a second"
 
 

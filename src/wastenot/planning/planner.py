@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 
 from wastenot.core.arrays import IndexArray
@@ -467,10 +467,7 @@ class Planner:
                     block=kernel.block,
                     unit=unit_of[index],
                     count=kernel.count,
-                    core_mhz=setting.core_mhz,
-                    memory_mhz=setting.memory_mhz,
-                    power_limit_w=setting.power_limit_w,
-                    profile=setting.profile,
+                    **asdict(setting),
                     time_s=time_s,
                     energy_j=energy_j,
                     time_change=time_s / float(costs.time_s[base]) - 1,

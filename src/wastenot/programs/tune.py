@@ -376,5 +376,5 @@ def job_of(
     """
     from wastenot.control.tuned_plan import tuned_plan
 
-    measured = tuner.measured_default and tuner.rehearsed is None
+    measured = bool(tuner.defaults) and tuner.rehearsed is None
     return TunedJob(tuned_plan(tuner, run=run) if measured else None, summary, exit_code, problem)

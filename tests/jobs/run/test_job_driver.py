@@ -1,12 +1,14 @@
 """A recurring job's settings, measured while it trains on simulated GPUs in virtual time."""
 
 from functools import partial
+from itertools import count
 
 import pytest
 
 from testbed.changed_jobs import Change, changed
 from testbed.scheduled_jobs import SUBJECT, gpu, programme
-from wastenot.control.marker import EPOCH, Marker
+from wastenot.control.blocks import MOST_PAUSES
+from wastenot.control.marker import EPOCH, ITERATION, Marker
 from wastenot.control.simulated_job import run_job
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
@@ -126,6 +128,26 @@ def test_pauses_and_uneven_iterations_are_survived():
     driver, _, iteration, _ = trained([device], terms, seconds=1200.0, job={"spread": spread})
     costs = {setting: cost_at(terms, device, iteration, setting) for setting in terms.settings}
     assert costs[driver.held] <= 1.02 * min(costs.values())
+
+
+def test_a_slice_begins_anew_after_a_pause_unless_pauses_are_how_the_job_runs():
+    device = gpu("v100", seed=1)
+    driver = JobDriver([device], SUBJECT, Limits(terms_of([device])), 64, device="card", now_s=device.engine.now_s)
+    iterations = count()
+
+    def iterate(seconds):
+        """The times that count, once an iteration has ended."""
+        device.engine.advance(seconds)
+        driver.act(device.engine.now_s)
+        driver.mark(Marker(ITERATION, next(iterations), device.engine.now_s))
+        return [] if driver._stretch is None else [round(each, 1) for each in driver._stretch.times_s]
+
+    while iterate(0.1) != [0.1] * 3:
+        pass
+    assert iterate(1.0) == []
+    assert [iterate(0.1), iterate(0.1), iterate(0.1)][-1] == [0.1] * 3
+    assert [iterate(1.0) for _ in range(MOST_PAUSES - 1)] == [[], [1.0]]
+    driver.end(device.engine.now_s)
 
 
 def test_a_job_that_becomes_slower_is_measured_anew():

@@ -11,7 +11,7 @@ from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.plan.learning_cost import FIRST_RUNS
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.pages.formatting import SPACE, number, percent, quantity
+from wastenot.pages.formatting import SPACE, duration, percent, quantity
 
 _SAME = 0.005  # of a cost, which is no difference worth a word
 FEW = 3
@@ -65,10 +65,7 @@ def cost_in_column(overview: JobOverview, cost: float) -> str:
 
 def time_text(time_s: float) -> str:
     """A time as people say it, to three digits: ``12.3 s``, ``47.1 min``, ``7.85 h``."""
-    for least_s, unit_s, unit in ((48 * 3600.0, 24 * 3600.0, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min")):
-        if time_s >= least_s:
-            return f"{number(time_s / unit_s, 3)}{SPACE}{unit}"
-    return quantity(time_s, "s", 3)
+    return duration(time_s, 3) if time_s >= 90.0 else quantity(time_s, "s", 3)
 
 
 def asked_text(terms: JobTerms) -> str:

@@ -16,34 +16,31 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from itertools import pairwise
 from statistics import median
-from typing import Literal
 
-from wastenot.control.blocks import LEAST_ITERATIONS, MOST_PAUSES, PAUSE, SKIPPED, UNSTEADY, alike, settling_s
-from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
+from wastenot.control.blocks import LEAST_ITERATIONS, MOST_PAUSES, PAUSE, Stretch
+from wastenot.control.driver import Ended, Subject
 from wastenot.control.guard import Guard
 from wastenot.control.marker import EPOCH, ITERATION, Marker
-from wastenot.control.one_setting import one_setting
 from wastenot.control.status import Tuning
+from wastenot.control.trial_driver import TrialDriver
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.plan.limits import Limits, slice_length_s
 from wastenot.jobs.run.settings import words
-from wastenot.jobs.run.slices import Slice
 from wastenot.jobs.tables.records import Speed
-from wastenot.planning.switching import SwitchTime, switch_time
 
 _LATEST = 15
 _MOST_UNREAD = 3  # slices whose energy could not be read, after which none is worth it
 _SLOWER = 0.02  # by which iterations at the setting held may become slower before they are measured anew
+_LONG = 2.0  # as PAUSE, against the job's latest iterations at whatever settings
+_EDGE = 0.2  # of a period of the energy counter, by which the energy at an edge is off, as a power
+_STEADY_POWER = 0.003  # by which the power of a slice differs from what the setting would show in the long run
 
-_State = Literal["starting", "settling", "slice", "resting", "holding"]
 
-
-class JobDriver(ClockDriver):
+class JobDriver(TrialDriver):
     """Measures settings on the GPUs of a job in slices, and holds the best.
 
     Args:
@@ -54,7 +51,6 @@ class JobDriver(ClockDriver):
         device: label of the GPUs in the job's records.
         seen_s: how long earlier runs have been seen to run at this batch size.
         epochs: expected to the target; ``None`` where nothing is known.
-        switching: how long the GPUs take to switch; by default what is known of the first.
         now_s: moment at which it begins, on the clock of the first GPU.
 
     Attributes:
@@ -75,34 +71,22 @@ class JobDriver(ClockDriver):
         device: str,
         seen_s: float = 0.0,
         epochs: float | None = None,
-        switching: SwitchTime | None = None,
         now_s: float = 0.0,
     ) -> None:
-        super().__init__(gpus, subject, now_s=now_s)
+        super().__init__(gpus, subject, 0.0, limits.terms.settings, Guard(_SLOWER), now_s)
         self.limits, self.batch_size = limits, batch_size
         self.speeds: tuple[Speed, ...] = ()
         self.epochs = epochs
         self._device, self._earlier_s = device, seen_s
-        switching = switch_time(gpus[0].identity.label) if switching is None else switching
-        self.schedule = one_setting(switching, 0.0, (), 1.0, 1.0)
-        self._settle_s = settling_s(switching, limits.terms.settings)
         # Times are of iterations until an epoch has shown how many it has; earlier runs told theirs by epoch.
         self._by_epoch = bool(limits.measured_at(batch_size))
         self._known_length = False
         self._first_of_epoch: int | None = None
         self._work = 1.0  # iterations in the unit that `limits` knows
-        self._guard = Guard(_SLOWER)
         self._held_guarded = False
         self._anew_from_s = 0.0
         self._anew_gap_s = 60.0
-        self._state: _State = "starting"
-        self._iterations = self._slices = 0
-        self._iteration: int | None = None
-        self._iteration_s: float | None = None
-        self._slice = Slice(self._edges)
-        self._first_times_s: list[float] = []
-        self._changed_s = now_s
-        self._pauses = 0
+        self._slices = 0
         self._latest_s: deque[float] = deque(maxlen=_LATEST)
         self._by_epochs_alone = False
         self._next_s = math.inf  # when a slice will be worth it
@@ -110,12 +94,11 @@ class JobDriver(ClockDriver):
         self._trying: Setting | None = None
         self._tell("started", f"{subject.workload}: batch size {batch_size}")
         self.held = self._best()
-        self._wanted: Setting | None = self.held
+        self._wanted = self.held
 
     # ---- what drives it --------------------------------------------------------------------------------------
 
-    def mark(self, marker: Marker) -> None:
-        """Take note of what the job has reached."""
+    def _mark(self, marker: Marker) -> None:
         self._now_s = max(self._now_s, marker.reached_s)
         if marker.gpu != 0 or self._over:
             return
@@ -125,18 +108,12 @@ class JobDriver(ClockDriver):
             self._end_epoch(marker.reached_s)
 
     def _requests_due_s(self) -> float:
-        if self._wanted is not None or (self._state == "resting" and self._energy_known(self._now_s)):
-            return self._now_s
-        return self._slice.wait_ends_s if self._state == "resting" else math.inf
-
-    def _request(self, now_s: float) -> float:
-        self._request_wanted()
-        return math.inf
+        return self._energy_due_s if self._state == "resting" else super()._requests_due_s()
 
     def _learn(self, now_s: float) -> None:
-        if self._state == "resting" and self._energy_known(now_s):
+        if self._state == "resting" and self._energy_due_s <= self._now_s:
             self._learn_slice(now_s)
-            self._request_wanted()
+        super()._learn(now_s)
 
     def hold(self, now_s: float) -> None:
         """Go by no iterations, as none are expected any more: whole epochs are measured."""
@@ -151,45 +128,22 @@ class JobDriver(ClockDriver):
         self._over = True
 
     def _give_back(self, ended: Ended) -> Ended:
-        if self._state == "resting" and self._slice.settled:
+        if self._state == "resting" and self._ended is not None and self._ended.settled:
             self._learn_slice(self._now_s)
-        self._release()
-        return ended
-
-    @property
-    def energy_j(self) -> float | None:
-        """Energy that the GPUs have used since it began, as far as it was read; ``None`` where none reports it."""
-        used = [edges.used_j for edges in self._edges]
-        known = [each for each in used if each is not None]
-        return math.fsum(known) if len(known) == len(used) else None
-
-    @property
-    def done(self) -> bool:
-        """Whether the choice is known."""
-        return self.limits.next(self.batch_size, seen_s=math.inf, epochs=self._epochs_now) is None
+        return super()._give_back(ended)
 
     # ---- iterations ------------------------------------------------------------------------------------------
 
     def _begin_iteration(self, iteration: int, reached_s: float) -> None:
-        before, before_s = self._iteration, self._iteration_s
-        self._iteration, self._iteration_s = iteration, reached_s
         self._by_epochs_alone = False
         if self._first_of_epoch is None:
             self._first_of_epoch = iteration
-        if before is None or before_s is None:
-            return
-        self._iterations += 1
-        took_s = reached_s - before_s
-        self._latest_s.append(took_s)
-        if iteration != before + 1 or took_s <= 0.0:
-            self._restart(reached_s)
-        else:
-            self._count(took_s, reached_s)
+        if self._iteration is not None and self._iteration_s is not None:
+            self._latest_s.append(reached_s - self._iteration_s)
+        super()._begin_iteration(iteration, reached_s)
 
     def _count(self, took_s: float, now_s: float) -> None:
-        if self._state == "starting":
-            self._start(took_s, now_s)
-        elif self._state == "settling":
+        if self._state == "settling":
             if now_s - took_s >= self._changed_s + self._settle_s:
                 self._begin_slice(now_s)
         elif self._state == "slice":
@@ -197,42 +151,40 @@ class JobDriver(ClockDriver):
         elif self._state == "holding":
             self._watch(took_s, now_s)
 
-    def _start(self, took_s: float, now_s: float) -> None:
-        """Until iterations are steady."""
-        self._first_times_s.append(took_s)
-        latest = self._first_times_s[SKIPPED:][-LEAST_ITERATIONS:]
-        if len(latest) < LEAST_ITERATIONS:
-            return
-        if not alike(latest) and len(self._first_times_s) < UNSTEADY:
-            return
-        for earlier_s, later_s in pairwise(latest):
-            self._guard.noise.learn(earlier_s, later_s)
+    def _begin_trials(self, now_s: float) -> None:
         if self._by_epoch and not self._known_length:
             self._hold(now_s)  # earlier runs told times of epochs, and this one has yet to show how long one is
         else:
             self._go_on(now_s)
 
     def _begin_slice(self, now_s: float) -> None:
-        self._state = "slice"
-        self._slice.begin(now_s)
+        self._state, self._pauses = "slice", 0
+        self._begin_stretch(Stretch("block", 0, default=False), now_s)
 
     def _count_in_slice(self, took_s: float, now_s: float) -> None:
-        before_s = self._slice.times_s[-1:]
-        if not self._slice.count(took_s, now_s, self._latest_s):
-            return
-        if before_s:
-            self._guard.noise.learn(before_s[0], took_s)
+        stretch = self._stretch
+        assert stretch is not None
+        times_s = stretch.times_s
+        # Another setting may be slower by itself, as only iterations of its own can tell.
+        most_s = PAUSE * median(times_s) if len(times_s) > 2 else _LONG * median(self._latest_s or [math.inf])
+        if took_s > most_s:
+            self._pauses += 1
+            if self._pauses < MOST_PAUSES:  # a checkpoint, or a validation
+                self._begin_stretch(stretch, now_s)
+                return
+        if times_s:
+            self._guard.noise.learn(times_s[-1], took_s)
+        times_s.append(took_s)
         slice_s = slice_length_s(self._seen_s(now_s))
         lasts_s = max(slice_s - self._settle_s, 0.5 * slice_s)
-        if len(self._slice.times_s) >= self._least() and math.fsum(self._slice.times_s) >= lasts_s:
-            self._slice.end(now_s)
+        if len(times_s) >= self._least() and math.fsum(times_s) >= lasts_s:
+            self._end_stretch(stretch, now_s)
             self._state = "resting"
 
     def _least(self) -> int:
         return 1 if self._by_epochs_alone else LEAST_ITERATIONS
 
-    def _restart(self, now_s: float) -> None:
-        """Iterations are missing: what runs starts over."""
+    def _missed(self, now_s: float) -> None:
         if self._state == "slice":
             self._begin_slice(now_s)
         elif self._state == "holding":
@@ -306,7 +258,7 @@ class JobDriver(ClockDriver):
         best = self._best()
         if best != self.held:
             self._tell("stepped", f"{words(best)} is held")
-        self.held, self._trying, self._state = best, None, "holding"
+        self.held, self._trying, self._state, self._pauses = best, None, "holding", 0
         if best != self._target:
             self._wanted, self._changed_s = best, now_s
         self._guard = self._guard_of(best)
@@ -343,22 +295,20 @@ class JobDriver(ClockDriver):
         self.limits.forget(self.batch_size)
         self._go_on(now_s)
 
-    def _energy_known(self, now_s: float) -> bool:
-        return self._slice.settled or now_s >= self._slice.wait_ends_s
-
     def _learn_slice(self, now_s: float) -> None:
         """A slice has ended, and its energy is known, or never will be."""
-        assert self._trying is not None
+        slice_ended = self._ended
+        assert self._trying is not None and slice_ended is not None
         setting, self._trying = self._trying, None
-        power_w = self._slice.power_w
+        power_w = slice_ended.power_w
         if power_w is None and objective_of(self.limits.terms).needs_energy(self.limits.terms):
             self._tell("note", f"{words(setting)}: its energy could not be read")
             self._unread += 1
         else:
-            time_s = self._slice.mean_s * (self._work if self._by_epoch else 1.0)
-            time_error = math.sqrt(self._guard.noise.of_mean(len(self._slice.times_s)))
-            errors = time_error, self._slice.power_error
-            self.limits.measured(Speed(self._device, self.batch_size, setting, time_s, power_w, *errors))
+            time_s = slice_ended.mean_s * (self._work if self._by_epoch else 1.0)
+            time_error = math.sqrt(self._guard.noise.of_mean(len(slice_ended.times_s)))
+            power_error = math.hypot(_STEADY_POWER, _EDGE * self._period_s / slice_ended.lasts_s)  # counters move rarely
+            self.limits.measured(Speed(self._device, self.batch_size, setting, time_s, power_w, time_error, power_error))
             self._slices += 1
             self._tell_speeds()
         self.held = self._best()
@@ -370,58 +320,27 @@ class JobDriver(ClockDriver):
             speeds = (self.limits.speed(self._device, self.batch_size, setting) for setting in known)
             self.speeds = tuple(speed for speed in speeds if speed is not None)
 
-    def _request_wanted(self) -> None:
-        """Set what is wanted; what the GPU refuses is not tried again."""
-        while self._wanted is not None:
-            wanted, self._wanted = self._wanted, None
-            if wanted == self._target:
-                return
-            try:
-                for gpu in self.gpus:
-                    gpu.clocks.request(wanted)
-            except ClocksRefusedError as error:
-                if wanted.is_auto:
-                    raise
-                self._refused_by_gpu(wanted, error)
-                continue
-            self._target, self._changed_s = wanted, self._now_s
-
-    def _refused_by_gpu(self, setting: Setting, error: ClocksRefusedError) -> None:
+    def _refused(self, setting: Setting, error: ClocksRefusedError) -> None:
         self._tell("refused", f"{words(setting)}: {error}")
-        for gpu in self.gpus:  # of several some may have taken it
-            gpu.clocks.request(AUTO)
-        self._target = AUTO
         self.limits.refused(setting)
         if self._state == "starting":
             self._wanted = self.held = self._best()
         else:
             self._go_on(self._now_s)
 
-    def _release(self) -> None:
-        self._wanted = self._trying = None
-        for gpu in self.gpus:
-            gpu.clocks.release()
-        self._target = AUTO
-
     # ---- what is told ----------------------------------------------------------------------------------------
 
-    def _standing(self) -> Standing:
+    def _tuning(self) -> Tuning:
         known = self.limits.measured_at(self.batch_size)
-        return Standing(
-            max_slowdown=0.0,
-            iteration=self._iteration,
-            marker=None if self._iteration is None else ITERATION,
-            at_default=self._target.is_auto,
-            tuning=Tuning(
-                done=self._trying is None and self._next_s == math.inf and self._state == "holding",
-                tried=len(known),
-                left=max(self.limits.choices - len(known), 0),
-                trials=self._slices,
-                iterations=self._iterations,
-                trying=None if self._trying is None else words(self._trying),
-                best=words(self.held),
-                time_change=None,
-                energy_change=None,
-                regret=self.limits.shortfall(self.batch_size, self._epochs_now) if self.limits.choices > 1 else None,
-            ),
+        return Tuning(
+            done=self._trying is None and self._next_s == math.inf and self._state == "holding",
+            tried=len(known),
+            left=max(self.limits.choices - len(known), 0),
+            trials=self._slices,
+            iterations=self.iterations,
+            trying=None if self._trying is None or self._over else words(self._trying),
+            best=words(self.held),
+            time_change=None,
+            energy_change=None,
+            regret=self.limits.shortfall(self.batch_size, self._epochs_now) if self.limits.choices > 1 else None,
         )

@@ -149,8 +149,7 @@ class PipelineController(ClockDriver):
 
     # ---- for the session -------------------------------------------------------------------------------------
 
-    def mark(self, marker: Marker) -> None:
-        """A GPU has begun an instruction."""
+    def _mark(self, marker: Marker) -> None:
         found, one = parse_instruction(marker.name), self._all[marker.gpu]
         if not self._running or found is None or one.execution is None:
             return
