@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from wastenot.control.marker import ITERATION
 from wastenot.core.setting import AUTO, Setting
@@ -53,14 +53,11 @@ def one_setting(
 
 
 def _rung(change: Change, time_s: float, energy_j: float) -> Rung:
-    setting, own_s, own_j = change.setting, time_s * math.exp(change.time), energy_j * math.exp(change.energy)
+    own_s, own_j = time_s * math.exp(change.time), energy_j * math.exp(change.energy)
     segment = Segment(
         begins=ITERATION,
         offset_s=0.0,
-        core_mhz=setting.core_mhz,
-        memory_mhz=setting.memory_mhz,
-        power_limit_w=setting.power_limit_w,
-        profile=setting.profile,
+        **asdict(change.setting),
         early_s=0.0,
         time_s=own_s,
         energy_j=own_j,

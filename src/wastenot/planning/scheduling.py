@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -361,10 +361,7 @@ class Scheduling:
                 Segment(
                     begins=marker.name,
                     offset_s=float(own_s + waited_s),
-                    core_mhz=own.core_mhz,
-                    memory_mhz=own.memory_mhz,
-                    power_limit_w=own.power_limit_w,
-                    profile=own.profile,
+                    **asdict(own),
                     early_s=early,
                     time_s=luck_s * float(times[here].sum()),
                     energy_j=luck_j * float(energies[here].sum()),
