@@ -73,7 +73,7 @@ def drawn_readings(
 def points(
     unit: TimeUnit, moment_s: FloatArray, power_w: FloatArray, digits: int = 1, **more: Sequence[object] | IndexArray
 ) -> list[dict[str, object]]:
-    """Rows of power over time, to so many digits; ``more`` are further columns."""
+    """Rows of power over time, rounded to ``digits``; ``more`` are further columns."""
     return [
         {"t": round(float(unit.factor * t), 5), "p": round(float(p), digits), **dict(zip(more, rest, strict=True))}
         for t, p, *rest in zip(moment_s, power_w, *more.values(), strict=True)
