@@ -21,8 +21,8 @@ from typing import Any
 from benchmarks.safety.daemon_messages import play
 from benchmarks.safety.trial import Trial
 from testbed.straggling import planned_frontier
-from wastenot.control.session import Session, ask as ask_session
-from wastenot.control.wire import SCHEMA as SESSION_SCHEMA
+from wastenot.control.session import Session
+from wastenot.control.wire import SCHEMA as SESSION_SCHEMA, ask as ask_session
 from wastenot.core.setting import AUTO, Setting
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.straggler import Rungs

@@ -11,7 +11,7 @@ import pytest
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.cli.main import run as run_command
 from wastenot.control.places import socket_paths
-from wastenot.control.session import ask
+from wastenot.control.wire import ask
 from wastenot.planning.plan_file import read_plan
 
 SIMULATED = ["tune", "--device", "sim:rtx-a4000", "--workload", "gpt3-small", "--max-slowdown", "5%", "--quiet"]

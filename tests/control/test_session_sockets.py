@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from testbed.heard_markers import HeardMarkers
-from wastenot.control.session import Session, ask
-from wastenot.control.wire import SCHEMA, Line, listen_at
+from wastenot.control.session import Session
+from wastenot.control.wire import SCHEMA, Line, ask, listen_at
 
 
 class Watched(socket.socket):

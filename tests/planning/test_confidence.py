@@ -18,40 +18,39 @@ from wastenot.planning.planner import Planner, plan
 
 def random_excess(rng, units, options, common):
     def parts(low, high, *shape):
-        return tuple(rng.uniform(low, high, (options, *shape)) for _ in range(units))
+        return rng.uniform(low, high, (units * options, *shape))
 
-    mean = parts(-1, 2)
-    for unit in mean:
-        unit[0] = 0.0
-    variance = tuple(np.where(np.arange(options) == 0, 0.0, values) for values in parts(0.01, 0.5))
-    loading = tuple(np.where(np.arange(options)[:, None] == 0, 0.0, common * values) for values in parts(-1, 1, 2))
-    return Excess(mean, variance, loading, parts(1, 9), parts(1, 3))
+    auto = np.arange(units * options) % options == 0
+    mean = np.where(auto, 0.0, parts(-1, 2))
+    variance = np.where(auto, 0.0, parts(0.01, 0.5))
+    loading = np.where(auto[:, None], 0.0, common * parts(-1, 1, 2))
+    return Excess(np.arange(units + 1) * options, mean, variance, loading, parts(1, 9), parts(1, 3))
 
 
 def enumerated(over, confidence, score):
     choice = ConfidentChoice.of(over, confidence)
-    sizes = [range(len(unit)) for unit in over.mean_s]
+    sizes = map(range, np.diff(over.start))
     return min(score(options) for options in product(*sizes) if choice.keeps(options))
 
 
-def total(values, options):
-    return sum(unit[option] for unit, option in zip(values, options, strict=True))
+def total(over, name, options):
+    return getattr(over, name)[over.start[:-1] + np.array(options)].sum(axis=0)
 
 
 def time_over(over, options):
     """Mean and standard deviation of a plan's time over the budget."""
-    variance_s2 = total(over.variance_s2, options) + np.sum(total(over.common_s, options) ** 2)
-    return total(over.mean_s, options), np.sqrt(variance_s2)
+    variance_s2 = total(over, "variance_s2", options) + np.sum(total(over, "common_s", options) ** 2)
+    return total(over, "mean_s", options), np.sqrt(variance_s2)
 
 
 @pytest.mark.parametrize("confidence", [0.6, 0.9, 0.999])
 def test_the_best_of_all_is_found_where_units_are_independent(rng, confidence):
     for _ in range(15):
         over = random_excess(rng, units=5, options=4, common=0.0)
-        found = ConfidentChoice.of(over, confidence).least(np.concatenate(over.energy_j))
-        best = enumerated(over, confidence, lambda options, over=over: total(over.energy_j, options))
+        found = ConfidentChoice.of(over, confidence).least(over.energy_j)
+        best = enumerated(over, confidence, lambda options, over=over: total(over, "energy_j", options))
         assert ConfidentChoice.of(over, confidence).keeps(found.options)
-        assert found.cost == pytest.approx(total(over.energy_j, found.options))
+        assert found.cost == pytest.approx(total(over, "energy_j", found.options))
         assert found.cost == pytest.approx(best, rel=2e-5)
         assert found.lower_bound <= best * (1 + 1e-9)
         assert found.lower_bound >= best * (1 - 0.02)
@@ -67,7 +66,7 @@ def test_a_search_ends_where_no_better_plan_can_stay_as_far_below_the_budget(see
 
     monkeypatch.setattr("wastenot.planning.noise.confidence.cheapest_within", counted)
     over = random_excess(np.random.default_rng(seed), units=30, options=8, common=0.3)
-    found = ConfidentChoice.of(over, 0.95, 1.0).least(np.concatenate(over.energy_j))
+    found = ConfidentChoice.of(over, 0.95, 1.0).least(over.energy_j)
     assert len(solved) < 150  # each search that goes on to the last halving takes a hundred
     assert found.cost * 0.98 < found.lower_bound < found.cost
 
@@ -76,8 +75,8 @@ def test_common_errors_are_kept_within_and_the_bound_stays_valid(rng):
     losses = []
     for _ in range(25):
         over = random_excess(rng, units=5, options=4, common=0.3)
-        found = ConfidentChoice.of(over, 0.9).least(np.concatenate(over.energy_j))
-        best = enumerated(over, 0.9, lambda options, over=over: total(over.energy_j, options))
+        found = ConfidentChoice.of(over, 0.9).least(over.energy_j)
+        best = enumerated(over, 0.9, lambda options, over=over: total(over, "energy_j", options))
         assert probability_kept(*time_over(over, found.options)) >= 0.9 - 1e-12
         assert found.lower_bound <= best * (1 + 1e-9)
         losses.append(found.cost / best - 1)
@@ -91,7 +90,7 @@ def test_edp_keeps_the_confidence_and_is_near_the_best(rng):
         found = ConfidentChoice.of(over, 0.9).least_edp(1.0)
 
         def edp(options, over=over):
-            return total(over.energy_j, options) * total(over.time_s, options)
+            return total(over, "energy_j", options) * total(over, "time_s", options)
 
         assert probability_kept(*time_over(over, found.options)) >= 0.9 - 1e-12
         losses.append(edp(found.options) / enumerated(over, 0.9, edp) - 1)

@@ -5,7 +5,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from wastenot.planning.noise import surface
+from wastenot.planning.noise import hyperparameters, surface
 from wastenot.planning.noise.shapes import ShapeTable
 
 
@@ -56,4 +56,4 @@ def test_a_factor_holds_the_whole_likelihood(rng, failing):
     ]
     cholesky = failing_once(np.linalg.cholesky) if failing else np.linalg.cholesky
     with mock.patch.object(np.linalg, "cholesky", cholesky):
-        np.testing.assert_allclose(surface._marginal(rows, precision), wanted, rtol=1e-10)
+        np.testing.assert_allclose(hyperparameters._marginal(rows, precision), wanted, rtol=1e-10)

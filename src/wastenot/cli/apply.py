@@ -197,8 +197,8 @@ def _others(*, stop: bool, as_json: bool) -> None:
     """Show or end the sessions of this user."""
     from wastenot.control.page.line import live_text
     from wastenot.control.places import socket_paths
-    from wastenot.control.session import ask
     from wastenot.control.status import Status
+    from wastenot.control.wire import ask
     from wastenot.terminal.output import print_json
 
     found: list[dict[str, Any]] = []

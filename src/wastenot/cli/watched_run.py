@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -209,12 +208,14 @@ class Live:
 
 def write_outcome(summary: Summary, out: Path | None, shown: ShownOptions) -> None:
     """Write the summary and the page of a run, where they are wanted."""
+    from wastenot.terminal.output import typed_command
+
     try:
         if out is not None:
             summary.write(out)
             say_wastenot(f"{out}: summary written")
         if shown.page is not None:
-            summary.page(shown.page, command=shlex.join(["wastenot", *sys.argv[1:]]))
+            summary.page(shown.page, command=typed_command())
             say_wastenot(f"{shown.page}: page written")
     except WastenotError as error:  # the job's exit code stays
         say_wastenot(f"error: {error}")

@@ -19,6 +19,7 @@ from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.energy_edges import Edge
 from wastenot.control.estimate import log_mean
 from wastenot.control.execution import Execution, RungExecution
+from wastenot.control.fitting import why_other_iterations
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.ladder import Ladder
 from wastenot.control.ledger import Ledger
@@ -36,8 +37,6 @@ from wastenot.planning.schedule import Schedule
 
 _DEFAULT_SHARE = 0.03  # of iterations that run at the default clocks for comparison in the long run
 _JUDGED = 16  # iterations, before which a job is not refused
-_OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
-_OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
 _MOST_CHECKED = 8
@@ -320,9 +319,10 @@ class Controller(ClockDriver):
                 return
             latest = judged
         self._usual_s = median_high(latest)
-        if not self.of_units and self.proxy is None and self._other_workload(self._usual_s) is not None:
+        checked = not self.of_units and self.proxy is None
+        if checked and self._why_other(self._usual_s) is not None:
             # A few that resemble each other may be those of a start, or of a machine that was busy meanwhile.
-            if len(seen) >= _JUDGED and (why := self._other_workload(median_high(judged))) is not None:
+            if len(seen) >= _JUDGED and (why := self._why_other(median_high(judged))) is not None:
                 self._refuse(why, now_s)
             return
         if len(seen) < self._guard.enough():
@@ -599,22 +599,9 @@ class Controller(ClockDriver):
         if not shifted:
             self._begin_anew()
 
-    def _other_workload(self, iteration_s: float) -> str | None:
+    def _why_other(self, iteration_s: float) -> str | None:
         """Why what runs is not the plan's workload; ``None`` where it may be."""
-        planned_s = self.schedule.rungs[-1].time_s
-        if not 1.0 / _OTHER_TIME < iteration_s / planned_s < _OTHER_TIME:
-            return f"an iteration takes {iteration_s:.3g} s at the default clocks, but the plan's takes {planned_s:.3g} s"
-        for place, marker in enumerate(self.schedule.markers):
-            seen = self._passes.get(place)
-            if not seen:
-                continue
-            share, planned = median_high(seen) / iteration_s, marker.after_s / planned_s
-            if abs(share - planned) > _OTHER_SHARE:
-                return f"'{marker.name}' begins after {share:.0%} of an iteration, but the plan says {planned:.0%}"
-        needed = {segment.begins for rung in self.schedule.rungs for segment in rung.segments}
-        places = {marker.name: index for index, marker in enumerate(self.schedule.markers)}
-        missing = next((name for name in needed if places[name] != 0 and places[name] not in self._passes), None)
-        return None if missing is None else f"it never reaches '{missing}', where the plan changes clocks"
+        return why_other_iterations(self.schedule, iteration_s, self._passes)
 
     def _refuse(self, why: str, now_s: float) -> None:
         self._state = "refused"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wastenot.control.hooks import Seen
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _PARAMETERS_DIFFER = 0.1  # relative; implementations pad tables and tie or do not tie the last layer
 _TOKENS_DIFFER = 0.05
 _HALF = ("bfloat16", "float16")
+_OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
+_OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 
 
 def schedule_of(plan: Plan, path: str) -> Schedule:
@@ -90,7 +92,7 @@ def check_card(made_for: str, path: str, card: Identity) -> str | None:
 def why_not_the_job(plan: Plan, seen: Seen) -> str | None:
     """Why a job is not the plan's workload, by what its model looks like; ``None`` where it may be.
 
-    The controller judges by the time of its iterations and passes, whatever the model.
+    :func:`why_other_iterations` judges by the time of its iterations and passes, whatever the model.
 
     Args:
         plan: at work.
@@ -114,3 +116,27 @@ def why_not_the_job(plan: Plan, seen: Seen) -> str | None:
     if seen.dtype in _HALF and shape.dtype in ("fp32", "tf32"):
         return f"the model is in {seen.dtype}, but the plan is for {shape.dtype}"
     return None
+
+
+def why_other_iterations(schedule: Schedule, iteration_s: float, passes: Mapping[int, Sequence[float]]) -> str | None:
+    """Why what runs is not the plan's workload, by its iterations at the default clocks; ``None`` where it may be.
+
+    Args:
+        schedule: of the plan.
+        iteration_s: that an iteration takes.
+        passes: when markers were reached after the begin of their iteration, by their index in the schedule.
+    """
+    planned_s = schedule.rungs[-1].time_s
+    if not 1.0 / _OTHER_TIME < iteration_s / planned_s < _OTHER_TIME:
+        return f"an iteration takes {iteration_s:.3g} s at the default clocks, but the plan's takes {planned_s:.3g} s"
+    for place, marker in enumerate(schedule.markers):
+        seen = sorted(passes.get(place, ()))
+        if not seen:
+            continue
+        share, planned = seen[len(seen) // 2] / iteration_s, marker.after_s / planned_s
+        if abs(share - planned) > _OTHER_SHARE:
+            return f"'{marker.name}' begins after {share:.0%} of an iteration, but the plan says {planned:.0%}"
+    needed = {segment.begins for rung in schedule.rungs for segment in rung.segments}
+    places = {marker.name: index for index, marker in enumerate(schedule.markers)}
+    missing = next((name for name in needed if places[name] != 0 and places[name] not in passes), None)
+    return None if missing is None else f"it never reaches '{missing}', where the plan changes clocks"

@@ -107,7 +107,7 @@ def rehearsal_lines(status: Status) -> Iterator[str]:
 
 
 def seen_text(rehearsal: Rehearsal) -> str:
-    """Iterations, passes and layers, such as ``38 iterations of 21 ms (median of the latest, with wastenot); forward 38, …; 12 layers``."""
+    """Iterations, passes and layers: ``38 iterations of 21 ms (median of the latest, with wastenot); forward 38, …``."""
     several = " and ".join(f"{count:,}" for count in rehearsal.iterations)
     text = counted(rehearsal.iterations[0], "iteration") if len(rehearsal.iterations) == 1 else f"{several} iterations"
     if rehearsal.iteration_s is not None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-import struct
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from wastenot.control.controller import Controller
 from wastenot.control.driver import Driver, Ended
@@ -29,7 +28,7 @@ from wastenot.control.hooks import Seen
 from wastenot.control.marker import EPOCH, ITERATION, Marker
 from wastenot.control.status import Status, Summary
 from wastenot.control.told_frontier import tell_frontier
-from wastenot.control.wire import SCHEMA, Line, Message, listen_at
+from wastenot.control.wire import SCHEMA, Line, Message, is_friend, listen_at
 from wastenot.core.errors import BadInputError, WastenotError
 from wastenot.core.vendors import bare_unique_id
 from wastenot.devices.protocol import Device
@@ -374,29 +373,3 @@ class Session:
             with self._lock:
                 if self._summary is None:
                     self._try(lambda: self._driver.refuse(why, self._now_s()))
-
-
-def is_friend(connected: socket.socket) -> bool:
-    """Whether the other end is the same user, or root."""
-    peer = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    user = struct.unpack("3i", peer)[1]
-    return user in (os.geteuid(), 0)
-
-
-def ask(path: Path, what: Literal["status", "stop"]) -> Message | None:
-    """Ask a session; ``None`` where none listens any more, whose socket is removed.
-
-    Raises:
-        OSError: it does not answer.
-        ValueError: what it answers is no message.
-    """
-    try:
-        line = Line.to(str(path))
-    except (ConnectionRefusedError, FileNotFoundError):
-        with suppress(OSError):
-            path.unlink()
-        return None
-    try:
-        return line.ask({"ask": what})
-    finally:
-        line.close()

@@ -17,10 +17,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from wastenot.core.lines import LineReader
 from wastenot.core.processes import number_in_environment
@@ -139,3 +141,29 @@ def hello(program: str) -> Message:
         "world": number_in_environment("WORLD_SIZE", 1),
         "program": program,
     }
+
+
+def is_friend(connected: socket.socket) -> bool:
+    """Whether the other end is the same user, or root."""
+    peer = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    user = struct.unpack("3i", peer)[1]
+    return user in (os.geteuid(), 0)
+
+
+def ask(path: Path, what: Literal["status", "stop"]) -> Message | None:
+    """Ask a session; ``None`` where none listens any more, whose socket is removed.
+
+    Raises:
+        OSError: it does not answer.
+        ValueError: what it answers is no message.
+    """
+    try:
+        line = Line.to(str(path))
+    except (ConnectionRefusedError, FileNotFoundError):
+        with suppress(OSError):
+            path.unlink()
+        return None
+    try:
+        return line.ask({"ask": what})
+    finally:
+        line.close()

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.frontiers.graph_interior import InteriorPoint, Laplacian
+from wastenot.frontiers.graph_interior import InteriorPoint
+from wastenot.frontiers.graph_laplacian import Laplacian
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, fastest_ways, relaxed_by_highs
 
 _MOST_CELLS = 60_000_000  # of a band matrix, 480 MB; wider graphs go to HiGHS

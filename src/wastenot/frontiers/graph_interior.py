@@ -19,29 +19,20 @@ A Newton step. dx, du, dl and dh are eliminated by hand, which leaves
     (Aᵀ K⁻¹ A) dy = Aᵀ K⁻¹ r + Aᵀp        K = u / p + B Θ⁻¹ Bᵀ, diagonal        Θ = l / x + h / (ℓ − x)
 
 a graph Laplacian with conductances 1 / K: a tight constraint conducts, a slack one (large u, small p) hardly does, and
-neither does a part with a segment that is used in part, which gives way like a spring (hence ``spring``, ``stiffness``).
-
-    e_1 ──edge──┐                        e_1 ── e_2
-    e_2 ──edge──┼─ s_j ──part── e_j  ⇒    │   ╳   │       any two neighbours a, b of s_j: conductance k_a k_b / Σ k,
-    e_3 ──edge──┘                        e_3 ── e_j       Σ over all edges at s_j (the star-mesh transform)
-
-With every start eliminated in this way only ends are left. In order of time each has few others near it, so that the matrix
-is a band, factorised in time (ends × band²): 384 parts of a pipeline of 8 × 24 have a band of 16.
+neither does a part with a segment that is used in part, which gives way like a spring (hence ``spring``, ``stiffness``);
+:mod:`wastenot.frontiers.graph_laplacian` factorises it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.linalg import LinAlgError
 
-from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray
+from wastenot.frontiers.graph_laplacian import Events, Laplacian, Rows, summed
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, Segments, flow_bound
-from wastenot.frontiers.graph_times import Dag
 
 _MOST_ITERATIONS = 100
 """Newton steps. Random pipelines of 48 to 384 parts, as the tests have them, take 10 to 35: most where the deadline is the
@@ -53,191 +44,17 @@ _STEP = 0.995
 product could not be centred again; values of 0.9 to 1 are usual (Nocedal and Wright, *Numerical Optimization*, section
 14.2)."""
 
-_REGULARISED = 1e-13
-"""Of a diagonal entry before starts are eliminated, added to it after. Elimination subtracts terms that may nearly cancel
-it, with rounding errors of some 1e-16 of it each; 1e-13 outweighs hundreds of these, so that Cholesky finds no negative
-pivot. The direction changes by as little, and the next iteration computes its residuals again."""
-
 _STIFFEST = 1e-60
 """Floor of ``spring``, so that conductances and their products (1e120 at most) stay finite."""
-
-
-class _Events(NamedTuple):
-    """Values for starts and ends of parts, and for the end of all."""
-
-    start: FloatArray
-    end: FloatArray
-    whole: float
-
-
-class _Rows(NamedTuple):
-    """Values for each row of the program above: parts, edges, and, where ending early counts, last parts and the whole."""
-
-    part: FloatArray
-    edge: FloatArray
-    last: FloatArray
-    whole: FloatArray
-
-    def map(self, other: _Rows) -> list[tuple[FloatArray, FloatArray]]:
-        return list(zip(self, other, strict=True))
-
-
-def _solved(factor: FloatArray, right: FloatArray) -> FloatArray:
-    return np.asarray(cho_solve_banded((factor, True), right, check_finite=False)) if len(right) else right
-
-
-def _summed(index: IndexArray, values: FloatArray, count: int) -> FloatArray:
-    """Sums of values by index."""
-    return np.bincount(index, values, minlength=count).astype(np.float64, copy=False)
-
-
-class Laplacian:
-    """The Newton matrix of a graph: which product of conductances goes into which cell of the band is worked out once.
-
-    Some events are fixed and no unknowns: a part that waits for none starts at 0, and a last part ends at the deadline,
-    unless ending early counts.
-
-    Attributes:
-        band: how far apart neighbours are among the ends that are unknown.
-        unknown: how many these are.
-    """
-
-    def __init__(self, dag: Dag, ends_early: bool) -> None:
-        parts = len(dag)
-        self.dag, self.ends_early = dag, ends_early
-        waits = np.diff(dag.into) > 0
-        self.waits = waits
-        known = np.zeros(parts, dtype=bool)
-        if not ends_early:
-            known[dag.without_later] = True
-        # What touches each start: its own part (conductances come first), and its edges (after them).
-        own = np.flatnonzero(waits & ~known)
-        start = np.concatenate([own, dag.later])
-        node = np.concatenate([own, dag.earlier])
-        what = np.concatenate([own, parts + np.arange(len(dag.earlier))])
-        by_start = np.argsort(start, kind="stable")
-        start, node, what = start[by_start], node[by_start], what[by_start]
-        # All pairs of neighbours of the same start, each once: an entry and those of its start that come after it.
-        count = np.bincount(start, minlength=parts)
-        after = np.cumsum(count)[start]
-        others = after - np.arange(len(start)) - 1
-        first = np.repeat(np.arange(len(start)), others)
-        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(others) - others, others)
-        self._pairs = len(first)
-        place = _shortest_band(dag, known, node[first], node[second])
-        self.unknown = int((~known).sum())
-        self._end_of = np.flatnonzero(~known)[np.argsort(place[~known])]
-        one, two = place[node[first]], place[node[second]]
-        apart = np.abs(one - two)
-        self.band = int(apart.max(initial=0))
-        self._first, self._second, self._start = what[first], what[second], start[first]
-        self._cell = apart * self.unknown + np.minimum(one, two)
-        # Parallel edges: both of the pair are the same end, and k_a k_b + k_b k_a fall onto its diagonal cell.
-        self._twice = np.where(apart == 0, 2.0, 1.0)
-        self._touch, self._touched, self._of = what, place[node], start
-
-    @property
-    def cells(self) -> int:
-        """Size of the band matrix."""
-        return (self.band + 1) * self.unknown
-
-    def factorised(self, conductance: _Rows) -> _Factor:
-        """The matrix for some conductances, ready to solve with.
-
-        Its diagonal is the Schur complement Σ k − Σ k² / (Σ k at the start), off it −k_a k_b / (Σ k at the start).
-        """
-        dag, unknown = self.dag, self.unknown
-        each = np.concatenate([conductance.part, conductance.edge])
-        at_start = conductance.part + _summed(dag.later, conductance.edge, len(dag))
-        at_start[~self.waits] = 1.0  # fixed at 0: not eliminated, only kept from dividing by 0
-        at_end = conductance.part + _summed(dag.earlier, conductance.edge, len(dag))
-        if self.ends_early:
-            at_end[dag.without_later] += conductance.last
-        band = _summed(
-            self._cell, -self._twice * each[self._first] * each[self._second] / at_start[self._start], self.cells
-        ).reshape(self.band + 1, unknown)
-        band[0] += at_end[self._end_of] - _summed(self._touched, each[self._touch] ** 2 / at_start[self._of], unknown)
-        band[0] = np.maximum(band[0], 0.0) + _REGULARISED * at_end[self._end_of]
-        factor = cholesky_banded(band, overwrite_ab=True, lower=True, check_finite=False) if unknown else band
-        # The end of the whole touches all last parts: its row would fill the band. It is a border of the band matrix M
-        # instead: with c its column, y = M⁻¹ g − w M⁻¹ c, where ``coupled`` is M⁻¹ c, and its own row then gives w.
-        coupled = np.zeros(0)
-        if self.ends_early:
-            last = np.zeros(len(dag))
-            last[dag.without_later] = -conductance.last
-            coupled = _solved(factor, last[self._end_of])
-        return _Factor(self, conductance, each, at_start, factor, coupled)
-
-
-@dataclass(frozen=True, eq=False)
-class _Factor:
-    laplacian: Laplacian
-    conductance: _Rows
-    each: FloatArray
-    at_start: FloatArray
-    factor: FloatArray
-    coupled: FloatArray
-
-    def solve(self, right: _Events) -> _Events:
-        """Events at which the matrix gives ``right``; those that are known do not move."""
-        its, dag = self.laplacian, self.laplacian.dag
-        pushed = np.where(its.waits, right.start / self.at_start, 0.0)
-        given = right.end[its._end_of] + _summed(its._touched, self.each[its._touch] * pushed[its._of], its.unknown)
-        solved = _solved(self.factor, given)
-        whole = 0.0
-        if its.ends_early:
-            last = -self.conductance.last
-            total = float(self.conductance.last.sum() + self.conductance.whole.sum())
-            at_last = np.zeros(len(dag))
-            at_last[its._end_of] = solved
-            other = np.zeros(len(dag))
-            other[its._end_of] = self.coupled
-            whole = (right.whole - float(last @ at_last[dag.without_later])) / (
-                total - float(last @ other[dag.without_later])
-            )
-            solved = solved - whole * self.coupled
-        end = np.zeros(len(dag))
-        end[its._end_of] = solved
-        pulled = _summed(its._of, self.each[its._touch] * solved[its._touched], len(dag))
-        start = np.where(its.waits, pushed + pulled / self.at_start, 0.0)
-        return _Events(start, end, whole)
-
-
-def _shortest_band(dag: Dag, known: np.ndarray, one: IndexArray, two: IndexArray) -> IndexArray:
-    """The place of each unknown end, of several orders the one with the narrowest band.
-
-    Orders tried: by levels from the start of the graph, from its end, by both, and reverse Cuthill-McKee. Which is best
-    depends on the schedule's shape; they are tried once for each graph.
-    """
-    unknown = np.flatnonzero(~known)
-    level = np.repeat(np.arange(dag.levels), np.diff(dag.start))
-    from_end = dag.latest_s(np.ones(len(dag)), 0.0)
-    if not len(one):
-        place = np.full(len(dag), -1, dtype=np.intp)
-        place[unknown] = np.arange(len(unknown))
-        return place
-    orders = [unknown[np.argsort(key[unknown], kind="stable")] for key in (level, from_end, level + from_end)]
-    index = np.full(len(dag), -1, dtype=np.intp)
-    index[unknown] = np.arange(len(unknown))
-    neighbours = csr_array((np.ones(len(one)), (index[one], index[two])), shape=(len(unknown), len(unknown)))
-    orders.append(unknown[reverse_cuthill_mckee((neighbours + neighbours.T).tocsr(), symmetric_mode=True)])
-    best, narrowest = np.full(len(dag), -1, dtype=np.intp), len(dag) + 1
-    for order in orders:
-        place = np.full(len(dag), -1, dtype=np.intp)
-        place[order] = np.arange(len(order))
-        width = int(np.abs(place[one] - place[two]).max(initial=0))
-        if width < narrowest:
-            best, narrowest = place, width
-    return best
 
 
 @dataclass(eq=False)
 class _Point:
     """An iterate: y, u, p, x, l and h of the program above. All but the events stay above 0."""
 
-    events: _Events
-    unused: _Rows
-    price: _Rows
+    events: Events
+    unused: Rows
+    price: Rows
     used: FloatArray
     low: FloatArray
     high: FloatArray
@@ -269,22 +86,22 @@ class InteriorPoint:
 
     # ---- the constraints ---------------------------------------------------------------------------------------
 
-    def _moved(self, events: _Events) -> _Rows:
+    def _moved(self, events: Events) -> Rows:
         """The left sides of all constraints: A y."""
         dag, last = self.dag, self.dag.without_later
         early = self.laplacian.ends_early
-        return _Rows(
+        return Rows(
             events.end - events.start,
             events.start[dag.later] - events.end[dag.earlier],
             events.whole - events.end[last] if early else np.zeros(0),
             np.array([-events.whole]) if early else np.zeros(0),
         )
 
-    def _gathered(self, price: _Rows) -> _Events:
+    def _gathered(self, price: Rows) -> Events:
         """Aᵀp: the flow that each event gains, 0 at those that are fixed."""
         dag, parts = self.dag, len(self.dag)
-        start = _summed(dag.later, price.edge, parts) - price.part
-        end = price.part - _summed(dag.earlier, price.edge, parts)
+        start = summed(dag.later, price.edge, parts) - price.part
+        end = price.part - summed(dag.earlier, price.edge, parts)
         whole = 0.0
         if self.laplacian.ends_early:
             end[dag.without_later] -= price.last
@@ -292,28 +109,28 @@ class InteriorPoint:
         else:
             end[dag.without_later] = 0.0
         start[~self.laplacian.waits] = 0.0
-        return _Events(start, end, whole)
+        return Events(start, end, whole)
 
-    def _added(self, by_segment: FloatArray) -> _Rows:
+    def _added(self, by_segment: FloatArray) -> Rows:
         """Sums over the segments of each constraint: B x."""
         dag, own = self.dag, len(self.segments.owner)
-        return _Rows(
-            _summed(self.segments.owner, by_segment[:own], len(dag)),
+        return Rows(
+            summed(self.segments.owner, by_segment[:own], len(dag)),
             np.zeros(len(dag.earlier)),
             np.zeros(len(dag.without_later) if self.laplacian.ends_early else 0),
             by_segment[own:],
         )
 
-    def _spread(self, rows: _Rows) -> FloatArray:
+    def _spread(self, rows: Rows) -> FloatArray:
         """Bᵀp: the price of each segment's constraint."""
         return np.concatenate([rows.part[self.segments.owner], rows.whole])
 
     @property
-    def _limit(self) -> _Rows:
+    def _limit(self) -> Rows:
         """The right sides: b."""
         early = self.laplacian.ends_early
         dag = self.dag
-        return _Rows(
+        return Rows(
             self.base / self.unit_s,
             self.delay,
             np.zeros(len(dag.without_later) if early else 0),
@@ -336,7 +153,7 @@ class InteriorPoint:
         start, end = start * stretch, end * stretch
         if not self.laplacian.ends_early:
             end[dag.without_later] = self.deadline
-        events = _Events(np.where(self.laplacian.waits, start, 0.0), end, self.deadline)
+        events = Events(np.where(self.laplacian.waits, start, 0.0), end, self.deadline)
         used = 0.5 * self.length
         slack = [
             np.maximum(moved - limit - added, 0.1)
@@ -346,7 +163,7 @@ class InteriorPoint:
         prices = [np.full(len(each), price) for each in slack]
         reduced = self.rate + price
         return _Point(
-            events, _Rows(*slack), _Rows(*prices), used,
+            events, Rows(*slack), Rows(*prices), used,
             np.maximum(reduced, 0.0) + 0.1 * price, np.maximum(-reduced, 0.0) + 0.1 * price,
         )  # fmt: skip
 
@@ -381,7 +198,7 @@ class InteriorPoint:
         return self._result(at)
 
     def _stepped(
-        self, at: _Point, wrong: list[FloatArray], unbalanced: _Events, skewed: FloatArray, room: FloatArray, mean: float
+        self, at: _Point, wrong: list[FloatArray], unbalanced: Events, skewed: FloatArray, room: FloatArray, mean: float
     ) -> _Point:
         """One predictor-corrector step: two solves with one factorisation.
 
@@ -391,28 +208,28 @@ class InteriorPoint:
         """
         stiffness = at.low / at.used + at.high / room
         softness = self._added(1.0 / stiffness)
-        spring = _Rows(*(soft + u / p for soft, u, p in zip(softness, at.unused, at.price, strict=True)))
-        factor = self.laplacian.factorised(_Rows(*(1.0 / np.maximum(each, _STIFFEST) for each in spring)))
+        spring = Rows(*(soft + u / p for soft, u, p in zip(softness, at.unused, at.price, strict=True)))
+        factor = self.laplacian.factorised(Rows(*(1.0 / np.maximum(each, _STIFFEST) for each in spring)))
 
         def step(
-            rows: _Rows, low: FloatArray, high: FloatArray
-        ) -> tuple[_Events, _Rows, _Rows, FloatArray, FloatArray, FloatArray]:
+            rows: Rows, low: FloatArray, high: FloatArray
+        ) -> tuple[Events, Rows, Rows, FloatArray, FloatArray, FloatArray]:
             """The Newton step that changes u p by ``rows``, x l by ``low`` and (ℓ − x) h by ``high``, to first order."""
             tilted = -skewed + low / at.used - high / room
             right = [
                 -err + add + r / p
                 for err, add, r, p in zip(wrong, self._added(tilted / stiffness), rows, at.price, strict=True)
             ]
-            pushed = self._gathered(_Rows(*(r / k for r, k in zip(right, spring, strict=True))))
+            pushed = self._gathered(Rows(*(r / k for r, k in zip(right, spring, strict=True))))
             events = factor.solve(
-                _Events(pushed.start + unbalanced.start, pushed.end + unbalanced.end, pushed.whole + unbalanced.whole)
+                Events(pushed.start + unbalanced.start, pushed.end + unbalanced.end, pushed.whole + unbalanced.whole)
             )
-            price = _Rows(*((r - m) / k for r, m, k in zip(right, self._moved(events), spring, strict=True)))
+            price = Rows(*((r - m) / k for r, m, k in zip(right, self._moved(events), spring, strict=True)))
             used = (tilted - self._spread(price)) / stiffness
-            unused = _Rows(*((r - u * dp) / p for r, u, dp, p in zip(rows, at.unused, price, at.price, strict=True)))
+            unused = Rows(*((r - u * dp) / p for r, u, dp, p in zip(rows, at.unused, price, at.price, strict=True)))
             return events, unused, price, used, (low - at.low * used) / at.used, (high + at.high * used) / room
 
-        rows = _Rows(*(-u * p for u, p in at.unused.map(at.price)))
+        rows = Rows(*(-u * p for u, p in at.unused.map(at.price)))
         _, d_unused, d_price, d_used, d_low, d_high = step(rows, -at.used * at.low, -room * at.high)
         primal = _longest([*at.unused, at.used, room], [*d_unused, d_used, -d_used])
         dual = _longest([*at.price, at.low, at.high], [*d_price, d_low, d_high])
@@ -424,20 +241,20 @@ class InteriorPoint:
         after += float((room - primal * d_used) @ (at.high + dual * d_high))
         count = sum(map(len, at.price)) + 2 * len(self.length)
         aim = mean * min(1.0, max((after / count / mean) ** 3, 1e-6))
-        rows = _Rows(*(aim - u * p - du * dp for u, p, du, dp in zip(at.unused, at.price, d_unused, d_price, strict=True)))
+        rows = Rows(*(aim - u * p - du * dp for u, p, du, dp in zip(at.unused, at.price, d_unused, d_price, strict=True)))
         events, d_unused, d_price, d_used, d_low, d_high = step(
             rows, aim - at.used * at.low - d_used * d_low, aim - room * at.high + d_used * d_high
         )
         primal = min(1.0, _STEP * _longest([*at.unused, at.used, room], [*d_unused, d_used, -d_used]))
         dual = min(1.0, _STEP * _longest([*at.price, at.low, at.high], [*d_price, d_low, d_high]))
         return _Point(
-            _Events(
+            Events(
                 at.events.start + primal * events.start,
                 at.events.end + primal * events.end,
                 at.events.whole + primal * events.whole,
             ),
-            _Rows(*(u + primal * du for u, du in at.unused.map(d_unused))),
-            _Rows(*(p + dual * dp for p, dp in at.price.map(d_price))),
+            Rows(*(u + primal * du for u, du in at.unused.map(d_unused))),
+            Rows(*(p + dual * dp for p, dp in at.price.map(d_price))),
             at.used + primal * d_used,
             at.low + dual * d_low,
             at.high + dual * d_high,

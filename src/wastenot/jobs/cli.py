@@ -10,7 +10,7 @@ from wastenot.core.wording import counted
 from wastenot.pages.formatting import change, quantity
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
-from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, StudyOption
+from wastenot.terminal.options import JsonOption, PageOptions, StudyOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,8 +56,8 @@ def job(
     ] = None,
     runs: Annotated[int, option("Number of runs to list, latest first.", "N", min=0)] = _SHOWN,
     retry_memory: Annotated[bool, option("Retry batch sizes that did not fit into the device's memory.")] = False,
-    page: PageOption = None,
-    figures: FiguresOption = None,
+    *,
+    shown: PageOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show a recurring training job: runs, cost, what is next.
@@ -75,10 +75,7 @@ def job(
         say(f"{name}: {_retried(forgotten)}")
     overview = job_overview(source, name, device=device)
     answers = _answers(overview, within, power_budget)
-    if page is not None or figures is not None:
-        from wastenot.terminal.written_page import write_page
-
-        write_page(overview.drawn(), page, figures, command=typed_command(study))
+    shown.write(overview.drawn, typed_command(study))
     if as_json:
         print_json("job", overview.document() | {"study": str(source), "answers": [_answer(*each) for each in answers]})
     else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -18,10 +17,9 @@ from wastenot.terminal.options import (
     ClockControlOptions,
     ConfidenceOption,
     DryRunOption,
-    FiguresOption,
     JsonOption,
     MaxSlowdownOption,
-    PageOption,
+    PageOptions,
     SeedOption,
     WorkloadOption,
 )
@@ -30,7 +28,6 @@ from wastenot.workloads.models import MODELS
 if TYPE_CHECKING:
     from wastenot.pipelines.model.stages import StageOptions
     from wastenot.pipelines.model.ways import Settings
-    from wastenot.pipelines.plan.planner import PlannedPipeline
     from wastenot.workloads.shape import ShapeOptions as Shape
 
 
@@ -177,8 +174,7 @@ def pipeline(
     model: ModelOptions,
     out: Annotated[Path | None, option("Write the plan for the ranks to this file.", "PLAN.json")] = None,
     csv: Annotated[Path | None, option("Write the plans of --frontier as a table.", "FILE")] = None,
-    page: PageOption = None,
-    figures: FiguresOption = None,
+    shown: PageOptions,
     clock_control: ClockControlOptions,
     time_limit: Annotated[
         float | None,
@@ -233,13 +229,13 @@ def pipeline(
             return
         if not estimate.virtual:  # a simulated GPU takes seconds
             announce(estimate, shorter=_SHORTER)
-    command = shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
+    command = typed_command(study)
     unkept = "nothing was kept" if of_a_file else "nothing was kept; --study FILE keeps what is measured"
     kept = unkept if study is None else resume_with(command, study)
     with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
         made = plan_pipeline(
             source, goal, device=target, study=study, workload=workload, switch_time_s=parse_switch_time(switch_time),
-            frontier=frontier or (_SHOWN if page or figures else 0), command=command, progress=progress, **given,
+            frontier=frontier or (_SHOWN if shown.page or shown.figures else 0), command=command, progress=progress, **given,
         )  # fmt: skip
     if out is not None:
         made.write(out)
@@ -247,7 +243,7 @@ def pipeline(
     if csv is not None:
         write_text(csv, frontier_csv(made.plan))
         say(f"{csv}: frontier written")
-    _write_page(made, page, figures, command)
+    shown.write(made.drawn, command)
     if as_json:
         print_json("pipeline", made.plan.document())
     else:
@@ -268,14 +264,6 @@ def parse_switch_time(text: str | None) -> float | None:
         raise BadInputError(f"--switch-time: {error.message}") from error
 
 
-def _write_page(made: PlannedPipeline, page: Path | None, figures: Path | None, command: str) -> None:
-    if page is None and figures is None:
-        return
-    from wastenot.terminal.written_page import write_page
-
-    write_page(made.drawn(), page, figures, command=command)
-
-
 def parse_straggler(text: str | None) -> tuple[float | None, float | None]:
     """How much slower another pipeline is, as a fraction, or the time of its iteration in s; ``None`` for the other.
 
@@ -285,19 +273,15 @@ def parse_straggler(text: str | None) -> tuple[float | None, float | None]:
     if text is None:
         return None, None
     plain = text.strip()
-    try:
+    with suppress(typer.BadParameter):
         if plain.endswith("%"):
             return quantities.slowdown(plain), None
-        times = float(plain.removesuffix("x"))
-    except typer.BadParameter:
-        times = 0.0
-    except ValueError:
         try:
+            times = float(plain.removesuffix("x"))
+        except ValueError:
             return None, quantities.seconds(plain)
-        except typer.BadParameter:
-            times = 0.0
-    if not 1.0 <= times < float("inf"):
-        raise BadInputError(
-            f"--straggler {text}: write 1.2 (times as long as this pipeline), 20% (longer), or a time such as 3.4s"
-        )
-    return times - 1.0, None
+        if 1.0 <= times < float("inf"):
+            return times - 1.0, None
+    raise BadInputError(
+        f"--straggler {text}: write 1.2 (times as long as this pipeline), 20% (longer), or a time such as 3.4s"
+    )

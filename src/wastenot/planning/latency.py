@@ -188,7 +188,10 @@ def parse_latency(text: str, where: str) -> Latency:
 
 
 def switching_of(
-    source: Sweep | str, seconds: float | None = None, latency: Latency | str | os.PathLike[str] | None = None
+    source: Sweep | str,
+    seconds: float | None = None,
+    latency: Latency | str | os.PathLike[str] | None = None,
+    other: str | None = None,
 ) -> SwitchTime:
     """The best that is known of a device's switching time: given, measured, stated by the device, or assumed.
 
@@ -196,10 +199,19 @@ def switching_of(
         source: a sweep, whose study may hold what was measured, or the name of a device in studies and plans.
         seconds: what a switch takes, where that is known better than all else.
         latency: measured latencies, or a file of them; by default those of the study.
+        other: name of a device whose times count instead, as published or stated by a simulated one.
 
     Raises:
-        BadInputError: the seconds are no duration, the file cannot be read, or it is of another device.
+        BadInputError: the seconds are no duration, the file cannot be read, or it is of another device; or nothing is known
+            of ``other``, or it is not given alone.
     """
+    if other is not None:
+        if seconds is not None or latency is not None:
+            raise BadInputError("`device`: selects whose switching times to use; leave out `switch_time_s` and `latency`")
+        known = switch_time(other)
+        if other.startswith("sim:") and known.basis != "stated":
+            raise BadInputError(f"`device` {other}: no simulated GPU of that name gives its switching time")
+        return known
     device = source if isinstance(source, str) else source.device
     if seconds is not None:
         return switch_time(device, seconds)

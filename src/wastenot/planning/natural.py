@@ -97,7 +97,7 @@ def _kernel(sweep: Sweep, index: int, auto: BoolArray, grid: FloatArray) -> _Ker
     seen = seen[np.argsort(sweep.core_mhz[seen], kind="stable")]
     time, power = sweep.time_s[seen], sweep.energy_j[seen] / sweep.time_s[seen]
     auto_s, auto_j = float(sweep.time_s[base].mean()), float(sweep.energy_j[base].mean())
-    time_var, power_var = _auto_errors(sweep, base)
+    time_var, power_var = (float(each.mean() / len(base)) for each in log_variances(sweep, base))
     knots = sweep.core_mhz[seen]
     stated = sweep.curve_errors.get(sweep.kernels[index].name)
     time_cov, power_cov = _covariances(sweep, seen, stated)
@@ -111,8 +111,8 @@ def _kernel(sweep: Sweep, index: int, auto: BoolArray, grid: FloatArray) -> _Ker
     log_time, log_power = np.zeros(1 + len(caps)), np.zeros(1 + len(caps))
     anchored = len(knots) > 0 and knots[0] * (1.0 - _NEAR) <= auto_mhz <= knots[-1] * (1.0 + _NEAR)
     if below.any():
-        weights[1:][below] = _interpolation(caps[below], knots)
-        moved = weights[1:] - (_interpolation(np.array([auto_mhz]), knots) if anchored else 0.0)
+        weights[1:][below] = hat_weights(np.log(caps[below]), np.log(knots))
+        moved = weights[1:] - (hat_weights(np.log(auto_mhz), np.log(knots)) if anchored else 0.0)
         weights[1:] = np.where(below[:, None], moved, 0.0)
         log_time, log_power = weights @ np.log(time), weights @ np.log(power)
         log_time[1:][below] += np.log(np.maximum(low / caps[below], 1.0))
@@ -133,23 +133,32 @@ def _kernel(sweep: Sweep, index: int, auto: BoolArray, grid: FloatArray) -> _Ker
     return _Kernel(rows, log_time_cov, log_power_cov)
 
 
-def _auto_errors(sweep: Sweep, base: IndexArray) -> tuple[float, float]:
-    """Variances of the logarithms of time and power at auto; NaN where not stated."""
-    time = sweep.time_se_s[base] / sweep.time_s[base]
-    energy = sweep.energy_se_j[base] / sweep.energy_j[base]
-    repeats = len(base)
-    return float((time**2).mean() / repeats), float(np.maximum(energy**2 - time**2, 0.0).mean() / repeats)
-
-
 def _covariances(sweep: Sweep, seen: IndexArray, stated: CurveErrors | None) -> tuple[FloatArray, FloatArray]:
     """Covariances of the logarithms of time and power over the rows seen; of rows that came from a file, independent."""
     if stated is not None and np.allclose(stated.core_mhz, sweep.core_mhz[seen]):
         return stated.log_time_cov, stated.log_power_cov
-    time, energy = sweep.time_se_s[seen] / sweep.time_s[seen], sweep.energy_se_j[seen] / sweep.energy_j[seen]
-    return np.diag(time**2), np.diag(np.maximum(energy**2 - time**2, 0.0))
+    time, power = log_variances(sweep, seen)
+    return np.diag(time), np.diag(power)
 
 
-def _interpolation(at_mhz: FloatArray, knots_mhz: FloatArray) -> FloatArray:
-    """Weights of the knots' logarithms at clocks, linear in the logarithm of the clock; shape (clocks, knots)."""
-    at, knots = np.log(np.clip(at_mhz, knots_mhz[0], knots_mhz[-1])), np.log(knots_mhz)
-    return np.column_stack([np.interp(at, knots, unit) for unit in np.eye(len(knots))])
+def log_variances(sweep: Sweep, rows: IndexArray, unknown: float = np.nan) -> tuple[FloatArray, FloatArray]:
+    """Variances of the logarithms of time and power of some rows; ``unknown`` where not stated."""
+    time = np.nan_to_num(sweep.time_se_s[rows] / sweep.time_s[rows], nan=unknown) ** 2
+    energy = np.nan_to_num(sweep.energy_se_j[rows] / sweep.energy_j[rows], nan=unknown) ** 2
+    return time, np.maximum(energy - time, 0.0)
+
+
+def hat_weights(at: FloatArray, knots: FloatArray) -> FloatArray:
+    """Weights of linear interpolation between knots, of points moved to within them; shape (..., knots)."""
+    at = np.clip(np.asarray(at, dtype=float), knots[0], knots[-1])
+    weights = np.zeros((*at.shape, len(knots)))
+    flat, rows = np.atleast_1d(at).ravel(), weights.reshape(-1, len(knots))
+    if len(knots) == 1:
+        rows[:, 0] = 1.0
+        return weights
+    left = np.clip(np.searchsorted(knots, flat, side="right") - 1, 0, len(knots) - 2)
+    fraction = (flat - knots[left]) / (knots[left + 1] - knots[left])
+    index = np.arange(len(flat))
+    rows[index, left] = 1.0 - fraction
+    rows[index, left + 1] = fraction
+    return weights

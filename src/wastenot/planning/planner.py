@@ -41,7 +41,6 @@ from wastenot.planning.plan import (
 from wastenot.planning.profiles import without_profiles
 from wastenot.planning.schedule import Schedule
 from wastenot.planning.scheduling import Scheduling
-from wastenot.planning.switching import SwitchTime, switch_time
 from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
@@ -116,7 +115,7 @@ def plan(
         planner = Planner(sweep, granularity, clock_tolerance_mhz)
     if not 0.0 <= min_dwell_s < math.inf:
         raise BadInputError(f"`min_dwell_s` {min_dwell_s}: must be a number of seconds, such as 0.1")
-    switching = _switching(sweep, switch_time_s, latency, device)
+    switching = switching_of(sweep, switch_time_s, latency, device)
     made = planner.planned(objective, scope)
     memory_mhz = sweep.default_memory_mhz()
 
@@ -410,12 +409,7 @@ class Planner:
             granularity=self.granularity,
             scope=scope,
             clock_tolerance_mhz=float(self.clock_tolerance_mhz),
-            baseline=Total(
-                time_s=baseline.time_s,
-                energy_j=baseline.energy_j,
-                time_se_s=baseline.time_se_s,
-                energy_se_j=baseline.energy_se_j,
-            ),
+            baseline=Total(**baseline.model_dump(include=set(Total.model_fields))),
             predicted=predicted,
             waste=Waste(joules=choices.waste_share * baseline.energy_j, share=choices.waste_share),
             certificate=Certificate(
@@ -475,20 +469,6 @@ class Planner:
                 )
             )
         return tuple(lines)
-
-
-def _switching(
-    sweep: Sweep, seconds: float | None, latency: Latency | str | os.PathLike[str] | None, device: str | None
-) -> SwitchTime:
-    """How long switches take on the device that a plan is to be applied on."""
-    if device is None:
-        return switching_of(sweep, seconds, latency)
-    if seconds is not None or latency is not None:
-        raise BadInputError("`device`: selects whose switching times to use; leave out `switch_time_s` and `latency`")
-    found = switch_time(device)
-    if device.startswith("sim:") and found.basis != "stated":
-        raise BadInputError(f"`device` {device}: no simulated GPU of that name gives its switching time")
-    return found
 
 
 def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) -> None:

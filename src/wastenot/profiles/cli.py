@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +13,8 @@ from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     DeviceOption,
-    FiguresOption,
     JsonOption,
-    PageOption,
+    PageOptions,
     SeedOption,
     ShapeOptions,
 )
@@ -41,8 +38,8 @@ def profile(
     ],
     device: DeviceOption,
     out: Annotated[Path | None, option("Write the profile to this file.", "FILE.parquet")] = None,
-    page: PageOption = None,
-    figures: FiguresOption = None,
+    *,
+    shown: PageOptions,
     after: Annotated[
         list[str] | None,
         option(
@@ -74,7 +71,6 @@ def profile(
     sensors: Annotated[
         Path | None, option("Sensor properties of the device, written by wastenot device sensor --out.", "FILE.json")
     ] = None,
-    *,
     shape_options: ShapeOptions,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -84,21 +80,29 @@ def profile(
     Works even if the sensor is slower than the kernel. SSE is the first execution at steady execution time, SSP the first
     at steady power. Nothing is changed on a real GPU.
     """
+    from wastenot.pages.optional_imports import load
     from wastenot.profiles.options import ProfileOptions
+    from wastenot.profiles.page.page import profile_page
     from wastenot.profiles.profile import profile as make_profile
     from wastenot.profiles.profile_file import profile_document, write_profile
-    from wastenot.terminal.output import console, print_json, say
+    from wastenot.study.parquet_file import polars_or_refuse
+    from wastenot.terminal.output import console, print_json, say, typed_command
     from wastenot.terminal.progress import shown_progress
 
     options = ProfileOptions(runs, margin, outliers, executions, budget, seed=seed)
     shape = shape_options.shape()
-    _check_outputs(out, page, figures)
+    if out is not None:
+        if out.suffix != ".parquet" and (out.is_file() or not out.exists()):
+            raise BadInputError(f"--out {out}: the name of a power profile must end in .parquet")
+        polars_or_refuse()
+    for module in ("altair", "vl_convert", "jinja2") if shown.page or shown.figures else ():
+        load(module)  # what is there and cannot be imported is found out before the work, too
     channels: tuple[Channel, ...] = ()
     if sensors is not None:
         from wastenot.meters.sensors.identity import read_sensors
 
         channels = read_sensors(sensors).known(device)
-    command = shlex.join(["wastenot", *sys.argv[1:]])
+    command = typed_command()
     with shown_progress(f"profile of {kernel}") as progress:
         profiled = make_profile(
             kernel, device, after=after or (), alternate=alternate or (), options=options, channels=channels, shape=shape,
@@ -112,35 +116,14 @@ def profile(
         console().print(profile_text(profiled))
     if out is not None:
         say(f"{out}: profile written" + ("" if profiled.complete else ", marked incomplete"))
-    _write_pages([profiled], page, figures, command)
+    shown.write(lambda: profile_page([profiled]), command)
     profiled.raise_if_stopped()
-
-
-def _check_outputs(out: Path | None, page: Path | None, figures: Path | None) -> None:
-    """Refuse files that cannot be written, before anything is measured."""
-    from wastenot.core.files import check_writable
-    from wastenot.pages.optional_imports import load
-    from wastenot.study.parquet_file import polars_or_refuse
-
-    if out is not None:
-        if out.suffix != ".parquet" and (out.is_file() or not out.exists()):
-            raise BadInputError(f"--out {out}: the name of a power profile must end in .parquet")
-        check_writable(out)
-        polars_or_refuse()
-    if page is not None:
-        check_writable(page)
-        load("jinja2")
-    if figures is not None and figures.exists() and not figures.is_dir():
-        raise BadInputError(f"--figures {figures}: is a file; give a folder")
-    if page is not None or figures is not None:
-        load("altair")
-        load("vl_convert")
 
 
 def profiles(
     files: Annotated[list[Path], argument("Written by wastenot profile run --out.", "PROFILE.parquet...")],
-    page: PageOption = None,
-    figures: FiguresOption = None,
+    *,
+    shown: PageOptions,
     relative: Annotated[
         bool, option("Show power relative to the largest, as FinGraV draws it, instead of watts.", flag="--relative")
     ] = False,
@@ -151,11 +134,11 @@ def profiles(
     Components of several kernels, and a kernel alone and after others.
     """
     from wastenot.profiles.page.description import profiles_table
+    from wastenot.profiles.page.page import profile_page
     from wastenot.profiles.profile_file import profile_document, read_profile
-    from wastenot.terminal.output import console, print_json
+    from wastenot.terminal.output import console, print_json, typed_command
     from wastenot.terminal.tables import rich_table
 
-    _check_outputs(None, page, figures)
     loaded = [read_profile(file) for file in files]
     if as_json:
         print_json(
@@ -164,24 +147,7 @@ def profiles(
         )
     else:
         console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")
-    command = shlex.join(["wastenot", *sys.argv[1:]])
-    _write_pages(loaded, page, figures, command, relative=relative, files=[str(file) for file in files])
-
-
-def _write_pages(
-    profiles: Sequence[Profile],
-    page: Path | None,
-    figures: Path | None,
-    command: str,
-    *,
-    relative: bool = False,
-    files: Sequence[str] = (),
-) -> None:
-    if page is not None or figures is not None:
-        from wastenot.profiles.page.page import profile_page
-        from wastenot.terminal.written_page import write_page
-
-        write_page(profile_page(profiles, relative=relative, files=files), page, figures, command=command)
+    shown.write(lambda: profile_page(loaded, relative=relative, files=list(map(str, files))), typed_command())
 
 
 def profile_text(profile: Profile) -> RenderableType:

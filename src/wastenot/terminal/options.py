@@ -19,8 +19,11 @@ from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wastenot.devices.common.journal import Restore
     from wastenot.devices.protocol import Device
+    from wastenot.pages.page import Page
     from wastenot.planning.plan import Plan
     from wastenot.study.sweep import Sweep
 
@@ -92,6 +95,28 @@ OtlpOption = Annotated[
 ]
 PageOption = Annotated[Path | None, option("Write a page to this file.", "FILE.html")]
 FiguresOption = Annotated[Path | None, option("Write every figure as SVG, PDF and PNG.", "DIR")]
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """The page of a result, and its figures as files."""
+
+    page: PageOption = None
+    figures: FiguresOption = None
+
+    def write(self, drawn: Callable[[], Page], command: str) -> list[str]:
+        """Write what was asked for, and say so; returns the files.
+
+        Args:
+            drawn: makes the page.
+            command: that makes the page again.
+        """
+        from wastenot.terminal.written_page import write_page
+
+        if self.page is None and self.figures is None:
+            return []
+        files = write_page(drawn(), self.page, self.figures, command=command)
+        return [str(file) for file in (self.page, *files) if file is not None]
 
 
 @dataclass(frozen=True, slots=True)

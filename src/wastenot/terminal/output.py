@@ -85,10 +85,12 @@ class _WithoutBlanks:
         return getattr(self._stream, name)
 
 
-def typed_command(study: str) -> str:
+def typed_command(study: str | None = None) -> str:
     """The command as it was typed, for a study to remember; of the study's own address only what may be shown."""
     from wastenot.study.address import parse_address
 
+    if study is None:
+        return shlex.join(["wastenot", *sys.argv[1:]])
     shown = parse_address(study).label
     return shlex.join(["wastenot", *(argument.replace(study, shown) for argument in sys.argv[1:])])
 

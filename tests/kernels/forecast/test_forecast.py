@@ -11,6 +11,7 @@ import typer
 
 from testbed.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
 from testbed.measured_sweeps import MEASURED_SWEEPS
+from wastenot.cli.option_groups import expand_groups
 from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
@@ -464,7 +465,7 @@ class TestVerb:
     @pytest.fixture
     def run(self, h200):
         app = typer.Typer()
-        app.command("forecast")(verb)
+        app.command("forecast")(expand_groups(verb))
         return lambda *arguments: app(["--study", str(h200), "--draws", str(FEW), *arguments], standalone_mode=False)
 
     def test_the_text_says_that_it_is_a_forecast(self, run, capsys):

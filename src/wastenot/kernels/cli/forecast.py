@@ -8,11 +8,10 @@ from wastenot.pages.formatting import change, changes, percent, quantity
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import option
 from wastenot.terminal.options import (
-    FiguresOption,
     JsonOption,
     MaxSlowdownOption,
     OutOption,
-    PageOption,
+    PageOptions,
     StudyOption,
     WorkloadOption,
 )
@@ -50,8 +49,8 @@ def forecast(
     seed: Annotated[int, option("Seed of the draws.", "N")] = 0,
     ignore_natural: Annotated[bool, option("Use the default clocks alone, even if natural clocks were measured.")] = False,
     out: OutOption = None,
-    page: PageOption = None,
-    figures: FiguresOption = None,
+    *,
+    shown: PageOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Forecast the saving on a GPU whose clocks may not be set.
@@ -63,7 +62,6 @@ def forecast(
     from wastenot.kernels.forecast.forecast import forecast as make_forecast
     from wastenot.study.store import open_study
     from wastenot.terminal.output import console, print_json, say, typed_command
-    from wastenot.terminal.written_page import write_page
 
     predicted = make_forecast(
         open_study(study),
@@ -80,8 +78,7 @@ def forecast(
     if out is not None:
         predicted.write(out)
         say(f"{out}: forecast written")
-    if page is not None or figures is not None:
-        write_page(predicted.drawn(), page, figures, command=typed_command(study))
+    shown.write(predicted.drawn, typed_command(study))
     if as_json:
         print_json("forecast", predicted.document())
     else:

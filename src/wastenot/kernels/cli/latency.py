@@ -15,9 +15,8 @@ from wastenot.terminal.options import (
     ClockControlOptions,
     DeviceOption,
     DryRunOption,
-    FiguresOption,
     JsonOption,
-    PageOption,
+    PageOptions,
     SeedOption,
 )
 
@@ -51,9 +50,8 @@ def latency(
         float | None,
         option("Device time, such as 5m; 20m by default, none on a simulated GPU.", "TIME", parser=quantities.budget),
     ] = None,
-    page: PageOption = None,
-    figures: FiguresOption = None,
     *,
+    shown: PageOptions,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
     dry_run: DryRunOption = False,
@@ -97,19 +95,12 @@ def latency(
     found.write(path)
     if store is not None:
         store.keep_latency(found.to_json(), found.device)
-    files = [str(path)]
-    if page is not None or figures is not None:
-        made = found.drawn()
-        if page is not None:
-            command = typed_command(str(path)) + ("" if out is not None else f" --out {path}")
-            made.write(page, command=command)
-            files.append(str(page))
-        files += [] if figures is None else map(str, made.export(figures))
+    files = shown.write(found.drawn, typed_command(str(path)) + ("" if out is not None else f" --out {path}"))
     if as_json:
-        print_json("latency", as_values(found) | {"files": files})
+        print_json("latency", as_values(found) | {"files": [str(path), *files]})
         return
     console().print(latency_text(found))
-    say(f"{', '.join(files)}: written" + ("" if study is None else f"; {study}: kept, its plans use it from now on"))
+    say(f"{path}: written" + ("" if study is None else f"; {study}: kept, its plans use it from now on"))
     if study is None:
         say(f"to use it in plans: wastenot kernel plan --study FILE --latency {path}")
 

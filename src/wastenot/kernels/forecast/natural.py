@@ -25,8 +25,8 @@ from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.kernels.forecast.kernels import CandidateSettings, DrawnKernels, costs, draw_kernels
 from wastenot.kernels.forecast.observed import Observation
 from wastenot.kernels.forecast.prior import GpuDraw
-from wastenot.kernels.natural.curves import KernelCurve, NaturalCurves, hat_weights
-from wastenot.planning.natural import CAP_STEP_MHZ, SAME_MHZ
+from wastenot.kernels.natural.curves import KernelCurve, NaturalCurves
+from wastenot.planning.natural import CAP_STEP_MHZ, SAME_MHZ, hat_weights
 
 LOCKED_POWER_SD = 0.005
 """Standard deviation of power at a locked clock over that at the same clock under the regulator, as a fraction; assumed."""
@@ -61,22 +61,19 @@ class RelativeCurve:
 
         Below the lowest clock seen they are the most that physics allows: as many cycles as there, at the power drawn there.
         """
-        weights = hat_weights(self._clipped(np.minimum(core_mhz, self.auto_mhz)), self.log_mhz)
+        weights = hat_weights(np.log(np.minimum(core_mhz, self.auto_mhz)), self.log_mhz)
         capped = core_mhz < self.auto_mhz - SAME_MHZ
         return (
             np.where(capped, weights @ self.log_time[draw] + np.log(np.maximum(self.low_mhz / core_mhz, 1.0)), 0.0),
             np.where(capped, weights @ self.log_power[draw], 0.0),
         )
 
-    def _clipped(self, core_mhz: FloatArray) -> FloatArray:
-        return np.clip(np.log(core_mhz), self.log_mhz[0], self.log_mhz[-1])
-
 
 def draw_relative(curve: KernelCurve, draws: int, rng: np.random.Generator) -> RelativeCurve:
     """Draws of a kernel's curve, relative to its clock at auto."""
     times, powers = curve.draws(rng, draws)
     log_mhz = np.log(curve.core_mhz)
-    at_auto = hat_weights(np.clip(np.log(curve.auto.core_mhz), log_mhz[0], log_mhz[-1]), log_mhz)
+    at_auto = hat_weights(np.log(curve.auto.core_mhz), log_mhz)
     log_time, log_power = np.log(times), np.log(powers)
     return RelativeCurve(
         log_mhz,

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
+from wastenot.planning.natural import hat_weights
 
 _ROUNDED_MHZ = 0.5  # by which a clock may lie outside
 
@@ -122,7 +123,7 @@ class KernelCurve:
         if np.any(outside):
             asked = float(clock[outside].ravel()[0]) if clock.ndim else float(clock)
             raise BadInputError(f"kernel {self.kernel}: not seen at {asked:.0f} MHz, only from {low:.0f} to {high:.0f} MHz")
-        return hat_weights(np.log(np.clip(clock, low, high)), np.log(self.core_mhz))
+        return hat_weights(np.log(clock), np.log(self.core_mhz))
 
     def draws(self, rng: np.random.Generator, number: int) -> tuple[FloatArray, FloatArray]:
         """Times and powers at the knots as they may truly be: errors drawn, within what physics allows.
@@ -170,22 +171,6 @@ class NaturalCurves:
             if curve.kernel == kernel:
                 return curve
         raise BadInputError(f"kernel {kernel}: not among those measured at natural clocks")
-
-
-def hat_weights(at: FloatArray, knots: FloatArray) -> FloatArray:
-    """Weights of linear interpolation between knots, of points within them; shape (..., knots)."""
-    at = np.asarray(at, dtype=float)
-    weights = np.zeros((*at.shape, len(knots)))
-    flat, rows = np.atleast_1d(at).ravel(), weights.reshape(-1, len(knots))
-    if len(knots) == 1:
-        rows[:, 0] = 1.0
-        return weights
-    left = np.clip(np.searchsorted(knots, flat, side="right") - 1, 0, len(knots) - 2)
-    fraction = (flat - knots[left]) / (knots[left + 1] - knots[left])
-    index = np.arange(len(flat))
-    rows[index, left] = 1.0 - fraction
-    rows[index, left + 1] = fraction
-    return weights
 
 
 def _gaussian(rng: np.random.Generator, number: int, covariance: FloatArray) -> FloatArray:

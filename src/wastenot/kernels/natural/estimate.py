@@ -11,12 +11,13 @@ from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL, Channel
-from wastenot.kernels.natural.curves import POWER_SLOPES, AutoPoint, KernelCurve, hat_weights
+from wastenot.kernels.natural.curves import POWER_SLOPES, AutoPoint, KernelCurve
 from wastenot.kernels.natural.delays import at_nominal_delay, with_delays
 from wastenot.kernels.natural.powers import IDLE, IDLE_W, PowerFit, PowerSpread, Sensed, fit_powers
 from wastenot.kernels.natural.readings import response_of
 from wastenot.kernels.natural.seen import Groups, Load, Recorded, groups_of
 from wastenot.kernels.natural.times import Spread, TimeFit, fit_time, knots_mhz, pooled_spread, within
+from wastenot.planning.natural import hat_weights
 
 _TIME_ROUNDS, _POWER_ROUNDS = 3, 3
 _OTHERS_RUNS = 12  # in which the time of a kernel that others are measured beside is looked at
@@ -241,7 +242,7 @@ def _auto(
     if not limited and len(alone[_UNHELD][0]):
         clocks, seconds = alone[_UNHELD]
     mean_mhz = float(np.average(clocks, weights=seconds))
-    weights = hat_weights(np.clip(np.log(clocks), log_knots[0], log_knots[-1]), log_knots)
+    weights = hat_weights(np.log(clocks), log_knots)
     call_s, watts = np.exp(weights @ log_time[0]), np.exp(weights @ log_power[0])
     time_s = float(seconds.sum() / np.sum(seconds / call_s))
     power_w = float(np.average(watts, weights=seconds))

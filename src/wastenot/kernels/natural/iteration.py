@@ -14,10 +14,11 @@ import numpy as np
 
 from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.kernels.natural.curves import POWER_SLOPES, TIME_SLOPES, KernelCurve, hat_weights
+from wastenot.kernels.natural.curves import POWER_SLOPES, TIME_SLOPES, KernelCurve
 from wastenot.kernels.natural.held import HELD_SD, held_in_runs
 from wastenot.kernels.natural.rows import curves_of_rows
 from wastenot.kernels.natural.storage import curves_of, unpacked_timeline
+from wastenot.planning.natural import hat_weights
 from wastenot.planning.power_limit import (
     ClockCosts,
     Iteration,
@@ -322,7 +323,7 @@ def _extended(
         Shape (..., clocks).
     """
     knots, at = np.log(knots_mhz), np.log(core_mhz)
-    within = log_value @ hat_weights(np.clip(at, knots[0], knots[-1]), knots).T
+    within = log_value @ hat_weights(at, knots).T
     beyond_each = np.minimum(at - knots[0], 0.0), np.maximum(at - knots[-1], 0.0)
     for side, (end, beyond) in enumerate(zip((0, -1), beyond_each, strict=True)):
         slope = _end_slope(log_value, knots, end) + (0.0 if astray is None else astray[side])

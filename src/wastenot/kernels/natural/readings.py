@@ -17,8 +17,8 @@ from scipy.signal import lfilter
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import TOTAL, Channel
-from wastenot.kernels.natural.curves import hat_weights
 from wastenot.kernels.natural.seen import Groups, Load, Recorded
+from wastenot.planning.natural import hat_weights
 
 GRID_S = 2.5e-4
 """Step of the grid of time."""
@@ -115,7 +115,7 @@ def _energy(
     for load, (name, where) in enumerate(zip(groups.loads, columns, strict=True)):
         ours: IndexArray = np.flatnonzero(groups.load == load)
         at = knots[name]
-        weights[ours, where] = hat_weights(np.clip(log_mhz[ours], at[0], at[-1]), at)
+        weights[ours, where] = hat_weights(log_mhz[ours], at)
     begin_s = np.where(groups.rested > 0.0, groups.begin_s, np.concatenate([groups.begin_s[:1], groups.end_s[:-1]]))
     bounds = np.column_stack([begin_s, groups.end_s]).ravel()
     used = np.zeros((len(bounds), number))

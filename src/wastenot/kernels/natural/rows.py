@@ -11,6 +11,7 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
 from wastenot.kernels.natural.curves import AutoPoint, KernelCurve
+from wastenot.planning.natural import log_variances
 from wastenot.study.sweep import Sweep
 
 _SAME = 0.004  # relative distance of clocks that count as one
@@ -40,7 +41,7 @@ def _curve(sweep: Sweep, index: int, auto: BoolArray, in_effect: FloatArray, hig
     natural = sweep.state == "natural"
     rows = np.flatnonzero(own & ~auto if natural else own & np.isnan(sweep.power_limit_w) & _same_memory(sweep, base))
     rows = rows[np.argsort(in_effect[rows], kind="stable")] if len(rows) else base
-    time_var, power_var = _variances(sweep, rows)
+    time_var, power_var = log_variances(sweep, rows, 0.0)
     stated = sweep.curve_errors.get(name) if natural else None
     if stated is not None and len(stated.core_mhz) == len(rows):
         knots, time, power = in_effect[rows], sweep.time_s[rows], sweep.energy_j[rows] / sweep.time_s[rows]
@@ -57,7 +58,7 @@ def _curve(sweep: Sweep, index: int, auto: BoolArray, in_effect: FloatArray, hig
 
 def _auto_point(sweep: Sweep, base: IndexArray, in_effect: FloatArray, highest_mhz: float) -> AutoPoint:
     time_s, energy_j = float(sweep.time_s[base].mean()), float(sweep.energy_j[base].mean())
-    time_var, power_var = (values.mean() / len(base) for values in _variances(sweep, base))
+    time_var, power_var = (values.mean() / len(base) for values in log_variances(sweep, base, 0.0))
     clock_mhz, power_w = float(in_effect[base].mean()), energy_j / time_s
     limited = clock_mhz < _FREE * highest_mhz
     return AutoPoint(clock_mhz, time_s, power_w, time_s * time_var**0.5, power_w * power_var**0.5, limited)
@@ -69,13 +70,6 @@ def _same_memory(sweep: Sweep, base: IndexArray) -> BoolArray:
     default = memory[base][np.isfinite(memory[base])]
     highest = float(default.mean()) if len(default) else float(np.nan_to_num(memory, nan=0.0).max())
     return np.asarray(np.isnan(memory) | (np.abs(memory - highest) <= _SAME * highest))
-
-
-def _variances(sweep: Sweep, rows: IndexArray) -> tuple[FloatArray, FloatArray]:
-    """Variances of the logarithms of time and power; 0 where not stated."""
-    time = np.nan_to_num(sweep.time_se_s[rows] / sweep.time_s[rows]) ** 2
-    energy = np.nan_to_num(sweep.energy_se_j[rows] / sweep.energy_j[rows]) ** 2
-    return time, np.maximum(energy - time, 0.0)
 
 
 def _averages(group: IndexArray) -> FloatArray:

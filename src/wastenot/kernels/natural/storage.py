@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -62,9 +63,7 @@ def unpacked_timeline(packed: Packed) -> Recorded:
         ValueError: it was written by a newer wastenot, or is damaged.
     """
     header, arrays = packed.header, packed.arrays
-    if header.get("version") != 1:
-        raise ValueError(f"a timeline of version {header.get('version')!r}")
-    try:
+    with _understood(header, "a timeline"):
         begin_s = header["origin_s"] + np.cumsum(arrays["begin_step_ns"]) * _NANOSECOND
         names = [name.removeprefix("moment_s ") for name in arrays if name.startswith("moment_s ")]
         temperature = header["temperature_c"]
@@ -89,8 +88,6 @@ def unpacked_timeline(packed: Packed) -> Recorded:
             ClockStamps(**header["stamps"]),
             header["how"],
         )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"a timeline without {error}") from error
 
 
 def rows_of_curve(
@@ -168,9 +165,7 @@ def unpacked_curve(kernel: str, packed: Packed) -> KernelCurve:
         ValueError: it was written by a newer wastenot, or is damaged.
     """
     header = packed.header
-    if header.get("version") != 1:
-        raise ValueError(f"a curve of version {header.get('version')!r}")
-    try:
+    with _understood(header, "a curve"):
         return KernelCurve(
             kernel=kernel,
             **packed.arrays,
@@ -179,8 +174,17 @@ def unpacked_curve(kernel: str, packed: Packed) -> KernelCurve:
             readings=header["readings"],
             notes=tuple(header["notes"]),
         )
+
+
+@contextmanager
+def _understood(header: Mapping[str, Any], what: str) -> Iterator[None]:
+    """Refuse what a newer wastenot wrote, or what lacks a part."""
+    if header.get("version") != 1:
+        raise ValueError(f"{what} of version {header.get('version')!r}")
+    try:
+        yield
     except (KeyError, TypeError) as error:
-        raise ValueError(f"a curve without {error}") from error
+        raise ValueError(f"{what} without {error}") from error
 
 
 def curves_of(sweep: Sweep, packed: Mapping[str, Packed]) -> NaturalCurves:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.kernels.natural.curves import TIME_SLOPES, hat_weights, nearest_within
+from wastenot.kernels.natural.curves import TIME_SLOPES, nearest_within
 from wastenot.kernels.natural.seen import Groups, Load
+from wastenot.planning.natural import hat_weights
 
 KNOT_STEP_MHZ = 50.0
 """About how far knots lie apart."""
@@ -109,7 +110,7 @@ def fit_time(runs: Sequence[Groups], kernel: Load, spread: Spread) -> TimeFit | 
     groups = int(seen.groups.sum())
     inside = (seen.log_mhz >= log_knots[0] - 0.01) & (seen.log_mhz <= log_knots[-1] + 0.01)
     seen = _Observed(*(getattr(seen, name)[inside] for name in _Observed.__slots__))
-    hats = hat_weights(np.clip(seen.log_mhz, log_knots[0], log_knots[-1]), log_knots)
+    hats = hat_weights(seen.log_mhz, log_knots)
     effects = (seen.run, seen.block, seen.data)
     numbers = [int(each.max(initial=-1)) + 1 for each in effects]
     knots_n, precision = len(knots), _prior(log_knots, numbers, spread)

@@ -325,12 +325,9 @@ def _switching_chart(overview: PlanOverview) -> Any:
     scale = alt.Scale(type="log", domain=[_LEAST_S, 1.0])
     x = alt.X("x:Q", title="switching time", scale=scale, axis=axis)
     y = alt.Y("y:Q", title=SAVED)
-    tooltip = [
-        alt.Tooltip("switch:N", title="switching time"),
-        alt.Tooltip("saved_text:N", title="energy saved"),
-        alt.Tooltip("time_text:N", title="time"),
-        alt.Tooltip("switches:N", title="switches"),
-    ]
+    tooltip = tooltips(
+        {"switch:N": "switching time", "saved_text:N": "energy saved", "time_text:N": "time", "switches:N": "switches"}
+    )
     line = alt.Chart(inline(rows)).encode(x=x, y=y, tooltip=tooltip)
     layers = [line.mark_line(color=_LINE, strokeWidth=2), line.mark_point(filled=True, size=60, color=_LINE)]
     if curve.own_s is not None and curve.own_energy_change is not None:

@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wastenot.control.session import is_friend
-from wastenot.control.wire import LONGEST, Line, listen_at
+from wastenot.control.wire import LONGEST, Line, is_friend, listen_at
 from wastenot.core.errors import BadInputError, WastenotError
 from wastenot.core.lines import LineReader
 from wastenot.pipelines.run.straggler_wire import SCHEMA, parse_address

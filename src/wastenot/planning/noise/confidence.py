@@ -134,7 +134,7 @@ class SurePlans:
         """The options of least expected energy that keep a slowdown."""
         assert max_slowdown is not None
         search = self._choice(max_slowdown)
-        return SurePlan(search.least(search.energy_j), max_slowdown)
+        return SurePlan(search.least(search.over.energy_j), max_slowdown)
 
     def least_edp(self, exponent: float, max_slowdown: float | None) -> SurePlan:
         """Options of low expected energy · time^exponent that keep a slowdown."""
@@ -143,18 +143,18 @@ class SurePlans:
 
     def least_time(self) -> SurePlan:
         """The options that are expected to be fastest, sure of no slowdown that they were not expected to have."""
-        search = self._choice(0.0)
-        fastest = choice(Ways(search.time_s, search.energy_j, start=search.start)).least_time()
+        over = self._choice(0.0).over
+        fastest = choice(Ways(over.time_s, over.energy_j, start=over.start)).least_time()
         found = Cheapest(tuple(fastest.options.tolist()), fastest.energy_j, 0.0, 0.0)
         return SurePlan(found, self.changes(SurePlan(found, 0.0))[0])
 
     def changes(self, found: SurePlan) -> tuple[float, float]:
         """Expected time and energy, as changes from auto."""
-        search = self._choice(0.0)
-        auto = search.start[:-1]
+        over = self._choice(0.0).over
+        auto = over.start[:-1]
         chosen = auto + np.array(found.cheapest.options)
         time_change, energy_change = (
-            float(each[chosen].sum() / each[auto].sum() - 1.0) for each in (search.time_s, search.energy_j)
+            float(each[chosen].sum() / each[auto].sum() - 1.0) for each in (over.time_s, over.energy_j)
         )
         return time_change, energy_change
 
@@ -164,22 +164,12 @@ class ConfidentChoice:
     """Choices of options within a budget that is kept with a confidence; get one with :meth:`of`.
 
     Attributes:
-        start: options of unit ``u`` are ``start[u]:start[u + 1]``.
-        mean_s: time over the budget of each option, shape (options,).
-        variance_s2: of that, without common errors.
-        common_s: loadings of common errors, shape (options, errors).
-        time_s: expected time of each option.
-        energy_j: expected energy of each option.
+        over: time over the budget of each option.
         z: quantile of the confidence.
         doubted_s: half of the time by which any choice besides auto may be expected too low: as likely nothing as all of it.
     """
 
-    start: IndexArray
-    mean_s: FloatArray
-    variance_s2: FloatArray
-    common_s: FloatArray
-    time_s: FloatArray
-    energy_j: FloatArray
+    over: Excess
     z: float
     doubted_s: float
 
@@ -192,18 +182,7 @@ class ConfidentChoice:
             confidence: between 0.5 and 1.
             optimism_s: by how much the time of any choice besides auto may be expected too low.
         """
-        sizes = [len(mean) for mean in over.mean_s]
-        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
-        return cls(
-            start,
-            np.concatenate(over.mean_s),
-            np.concatenate(over.variance_s2),
-            np.concatenate(over.common_s),
-            np.concatenate(over.time_s),
-            np.concatenate(over.energy_j),
-            NormalDist().inv_cdf(confidence),
-            0.5 * optimism_s,
-        )
+        return cls(over, NormalDist().inv_cdf(confidence), 0.5 * optimism_s)
 
     def keeps(self, options: tuple[int, ...]) -> bool:
         """Whether the budget is kept with the confidence."""
@@ -226,19 +205,9 @@ class ConfidentChoice:
         kept = self._worthwhile(cost)
         if kept.all():
             return self._least(cost)
-        place = np.flatnonzero(kept)
-        start = np.concatenate([[0], np.cumsum(kept)])[self.start].astype(np.intp)
-        some = replace(
-            self,
-            start=start,
-            mean_s=self.mean_s[kept],
-            variance_s2=self.variance_s2[kept],
-            common_s=self.common_s[kept],
-            time_s=self.time_s[kept],
-            energy_j=self.energy_j[kept],
-        )
+        some = replace(self, over=self.over.only(kept))
         found = some._least(cost[kept])
-        options = place[start[:-1] + np.array(found.options)] - self.start[:-1]
+        options = np.flatnonzero(kept)[some._points(found.options)] - self.over.start[:-1]
         return replace(found, options=tuple(options.tolist()))
 
     def _worthwhile(self, cost: FloatArray) -> NDArray[np.bool_]:
@@ -246,22 +215,22 @@ class ConfidentChoice:
 
         Exchanging an option for another changes the deviation by at most the sum of their own deviations.
         """
-        error = self.z * (np.sqrt(np.maximum(self.variance_s2, 0.0)) + np.sqrt((self.common_s**2).sum(axis=1)))
-        unit = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+        error = self.z * (np.sqrt(np.maximum(self.over.variance_s2, 0.0)) + np.sqrt((self.over.common_s**2).sum(axis=1)))
+        unit = np.repeat(np.arange(len(self.over.start) - 1), np.diff(self.over.start))
         order = np.lexsort((cost, unit))
         # Units one below another, so that one running minimum serves them all.
-        lowest, highest = self.mean_s - error, self.mean_s + error
+        lowest, highest = self.over.mean_s - error, self.over.mean_s + error
         below = (highest.max() - lowest.min() + 1.0) * unit[order]
         reached = np.minimum.accumulate(highest[order] - below) + below
         before = np.concatenate([[np.inf], reached[:-1]])
-        before[self.start[:-1]] = np.inf
+        before[self.over.start[:-1]] = np.inf
         kept = np.empty(len(cost), dtype=np.bool_)
         kept[order] = before > lowest[order]
-        kept[self.start[:-1]] = True
+        kept[self.over.start[:-1]] = True
         return kept
 
     def _least(self, cost: FloatArray) -> Cheapest:
-        along, across = 1.0, np.zeros(self.common_s.shape[1] + 1)
+        along, across = 1.0, np.zeros(self.over.common_s.shape[1] + 1)
         best, bound, further_s = self._auto(cost), 0.0, 0.0
         for _ in range(_MOST_REPEATS):
             candidate, least = self._search(cost, along, across, further_s)
@@ -289,9 +258,9 @@ class ConfidentChoice:
 
         Plans stay ``further_s`` below the budget; the bound does not.
         """
-        mean = self.mean_s + self.z * (self.common_s @ across[:-1])
+        mean = self.over.mean_s + self.z * (self.over.common_s @ across[:-1])
         doubted_s = self.doubted_s * (1.0 + self.z * float(across[-1]))
-        largest = math.sqrt(float(np.maximum.reduceat(self.variance_s2, self.start[:-1]).sum()))
+        largest = math.sqrt(float(np.maximum.reduceat(self.over.variance_s2, self.over.start[:-1]).sum()))
         if along * largest == 0.0:
             found = self._within(cost, mean, -doubted_s - further_s)
             outer = self._within(cost, mean, -doubted_s)
@@ -312,7 +281,7 @@ class ConfidentChoice:
         def try_interval(low: float, high: float) -> None:
             known, slope = best.cost if best else np.inf, stretch / (low + high)
             outer, reached = self._outer(
-                cost, mean + slope * self.variance_s2, -slope * low * high - doubted_s, further_s, known
+                cost, mean + slope * self.over.variance_s2, -slope * low * high - doubted_s, further_s, known
             )
             if outer is None:
                 return
@@ -321,7 +290,7 @@ class ConfidentChoice:
                 return
             keep(outer)
             middle = math.sqrt(0.5) * high if low == 0.0 else math.sqrt(low * high)
-            upper = mean + stretch * self.variance_s2 / (2.0 * middle)
+            upper = mean + stretch * self.over.variance_s2 / (2.0 * middle)
             if inner := self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s, known):
                 keep(inner)
 
@@ -330,7 +299,7 @@ class ConfidentChoice:
             return None, math.inf
         guess = min(max(self._errors(first.options)[0], 1e-3 * largest), 0.9 * largest)
         for _ in range(_MOST_TANGENTS):
-            tangent, allowed_s = mean + stretch * self.variance_s2 / (2.0 * guess), -0.5 * stretch * guess - doubted_s
+            tangent, allowed_s = mean + stretch * self.over.variance_s2 / (2.0 * guess), -0.5 * stretch * guess - doubted_s
             found = self._within(cost, tangent, allowed_s - further_s)
             if found is None:
                 break
@@ -356,7 +325,7 @@ class ConfidentChoice:
 
     def _relaxed(self, cost: FloatArray, mean: FloatArray, stretch: float, price: float) -> float:
         """The least of cost + price · (mean + stretch · √V) over all plans."""
-        hull = Relaxation(Groups(self.variance_s2, cost + price * mean, self.start))
+        hull = Relaxation(Groups(self.over.variance_s2, cost + price * mean, self.over.start))
         return float((hull.reached_energy_j + price * stretch * np.sqrt(np.maximum(hull.reached_time_s, 0.0))).min())
 
     def _outer(
@@ -374,21 +343,21 @@ class ConfidentChoice:
 
     def _within(self, cost: FloatArray, weight: FloatArray, budget: float, known: float = np.inf) -> Cheapest | None:
         try:
-            return cheapest_within(cost, weight, self.start, budget, _GAP / 10, known)
+            return cheapest_within(cost, weight, self.over.start, budget, _GAP / 10, known)
         except InfeasibleError:
             return None
 
     def _points(self, options: tuple[int, ...]) -> IndexArray:
-        return np.asarray(self.start[:-1] + np.array(options))
+        return np.asarray(self.over.start[:-1] + np.array(options))
 
     def _mean_of(self, options: tuple[int, ...]) -> float:
-        return float(self.mean_s[self._points(options)].sum())
+        return float(self.over.mean_s[self._points(options)].sum())
 
     def _errors(self, options: tuple[int, ...]) -> tuple[float, FloatArray]:
         """Root of the variance of a plan's time over the budget, and its common errors, the doubted optimism last."""
         points = self._points(options)
-        common = np.append(self.common_s[points].sum(axis=0), self.doubted_s)
-        return math.sqrt(max(0.0, float(self.variance_s2[points].sum()))), common
+        common = np.append(self.over.common_s[points].sum(axis=0), self.doubted_s)
+        return math.sqrt(max(0.0, float(self.over.variance_s2[points].sum()))), common
 
     def least_edp(self, exponent: float) -> Cheapest:
         """Options of low ``energy * time ** exponent`` that keep the confidence.
@@ -396,15 +365,15 @@ class ConfidentChoice:
         The least of all options where they keep it; otherwise descent along tangents of the logarithm, which is concave in
         energy and time, so that every step has a linear cost and none goes up. ``lower_bound`` is of the energy.
         """
-        energy, time = self.energy_j, self.time_s
+        energy, time = self.over.energy_j, self.over.time_s
         strict = self.least(energy)
-        free = choice(Ways(time, energy, start=self.start)).least_edp(exponent)
+        free = choice(Ways(time, energy, start=self.over.start)).least_edp(exponent)
         options = tuple(free.options.tolist())
         if self.keeps(options):
             return Cheapest(options, free.energy_j, min(strict.lower_bound, free.energy_j), 0.0)
 
         def totals(chosen: tuple[int, ...]) -> tuple[float, float]:
-            point = self.start[:-1] + np.array(chosen)
+            point = self._points(chosen)
             return float(energy[point].sum()), float(time[point].sum())
 
         def log_edp(chosen: tuple[int, ...]) -> float:
@@ -422,5 +391,5 @@ class ConfidentChoice:
 
     def _auto(self, cost: FloatArray) -> Cheapest | None:
         """Auto everywhere, where that keeps the confidence."""
-        options = (0,) * (len(self.start) - 1)
-        return Cheapest(options, float(cost[self.start[:-1]].sum()), 0.0, 0.0) if self.keeps(options) else None
+        options = (0,) * (len(self.over.start) - 1)
+        return Cheapest(options, float(cost[self.over.start[:-1]].sum()), 0.0, 0.0) if self.keeps(options) else None

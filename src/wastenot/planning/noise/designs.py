@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
+from wastenot.planning.noise.hyperparameters import LARGEST_FIT
 from wastenot.planning.noise.measured import Measured
 from wastenot.planning.noise.shapes import Shapes, ShapeTable, TimeShape
-from wastenot.planning.noise.surface import LARGEST_FIT, Readings
+from wastenot.planning.noise.surface import Readings
 from wastenot.study.sweep import Sweep
 
 FEW_SETTINGS = 8  # of a kernel, auto among them, to which only the main shapes are fitted

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.headline import LEVEL
 from wastenot.planning.noise.optimism import Optimism
@@ -65,38 +65,39 @@ class Excess:
     """Time over the budget that each option of each unit adds: a normal variable. Units share only common errors.
 
     Attributes:
-        mean_s: of each unit an array of shape (options,).
+        start: options of unit ``u`` are ``start[u]:start[u + 1]``; shape (units + 1,).
+        mean_s: of each option, shape (options,), as are the others.
         variance_s2: the same of variances, without the common errors.
-        common_s: loadings of the common errors, of each unit an array of shape (options, errors).
+        common_s: loadings of the common errors, shape (options, errors).
         energy_j: expected energy of each option.
         time_s: expected time of each option.
     """
 
-    mean_s: tuple[FloatArray, ...]
-    variance_s2: tuple[FloatArray, ...]
-    common_s: tuple[FloatArray, ...]
-    energy_j: tuple[FloatArray, ...]
-    time_s: tuple[FloatArray, ...]
+    start: IndexArray
+    mean_s: FloatArray
+    variance_s2: FloatArray
+    common_s: FloatArray
+    energy_j: FloatArray
+    time_s: FloatArray
+
+    def only(self, kept: BoolArray) -> Excess:
+        """That of some options, at least one of each unit."""
+        start = np.concatenate([[0], np.cumsum(kept)])[self.start].astype(np.intp)
+        return Excess(start, *(getattr(self, each.name)[kept] for each in fields(self)[1:]))
 
 
 def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""
+    sizes = [len(unit.rows) for unit in units]
+    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
     if all(len(unit.kernels) == 1 for unit in units):  # one after the other they are as many rows
         rows = posteriors.index(np.concatenate([unit.rows[:, 0] for unit in units]))
-        sizes = [len(unit.rows) for unit in units]
         base = posteriors.index(np.array([unit.costs.start[unit.kernels[0]] for unit in units]))
         count = np.repeat([float(unit.costs.count[unit.kernels[0]]) for unit in units], sizes)
         mean, variance, common = excess_of_calls(posteriors.time_s, np.repeat(base, sizes), rows, slowdown)
         common *= count[:, None]
-        ends = np.cumsum(sizes)[:-1]
-        columns = (
-            mean * count,
-            variance * count**2,
-            common,
-            posteriors.energy_j.mean[rows] * count,
-            posteriors.time_s.mean[rows] * count,
-        )
-        return Excess(*(tuple(np.split(column, ends)) for column in columns))
+        energy, time = (each.mean[rows] * count for each in (posteriors.energy_j, posteriors.time_s))
+        return Excess(start, mean * count, variance * count**2, common, energy, time)
     parts = []
     for unit in units:
         counts = unit.costs.count[unit.kernels].astype(np.float64)
@@ -107,7 +108,7 @@ def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -
         common = np.einsum("k,okf->of", counts, common)
         energy, time = (each.mean[rows] @ counts for each in (posteriors.energy_j, posteriors.time_s))
         parts.append((mean @ counts, variance @ counts**2, common, energy, time))
-    return Excess(*zip(*parts, strict=True))
+    return Excess(start, *map(np.concatenate, zip(*parts, strict=True)))
 
 
 def expect(

@@ -20,11 +20,12 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.blas import single_threaded
 from wastenot.planning.costs import Costs, rows_of_readings
 from wastenot.planning.noise.designs import FEW_SETTINGS, Design, make_designs, sample_of
+from wastenot.planning.noise.hyperparameters import fit_hyperparameters, roughness
 from wastenot.planning.noise.measured import Measured, correlation, mean_logarithms
 from wastenot.planning.noise.optimism import Bootstrap, standard_draws
 from wastenot.planning.noise.pattern import common_pattern
 from wastenot.planning.noise.posteriors import Loadings, Posterior, Posteriors
-from wastenot.planning.noise.surface import ADDED_NOISE, Hyperparameters, fit_hyperparameters, posterior, roughness
+from wastenot.planning.noise.surface import ADDED_NOISE, Hyperparameters, posterior
 from wastenot.planning.noise.temperature import at_one_temperature
 from wastenot.study.sweep import Sweep
 

@@ -10,7 +10,7 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
 from wastenot.pages.formatting import change, percent, quantity, shortened
 from wastenot.profiles.page.description import channel_names, meanings, shown_before, steady, subject, timed_channels, watts
-from wastenot.profiles.page.drawing import BLUE, altair
+from wastenot.profiles.page.drawing import BLUE, altair, with_error
 from wastenot.profiles.result import Profile
 
 CONTEXTS = "profiles-contexts"
@@ -161,9 +161,7 @@ def _bars(
             {
                 "row": rows[index],
                 "label": labels[index],
-                "p": scale.scaled(name, inside.mean_w),
-                "low": scale.scaled(name, inside.mean_w - inside.mean_error_w),
-                "high": scale.scaled(name, inside.mean_w + inside.mean_error_w),
+                **with_error(scale.scaled(name, inside.mean_w), scale.scaled(name, inside.mean_error_w)),
                 "sse": scale.scaled(name, before.mean_w) if before is not None and moved else None,
                 "text": percent(inside.mean_w / scale.largest_w[name], 0)
                 if scale.relative
@@ -188,9 +186,7 @@ def _bars(
     tooltip = tooltips({"label:N": " ", "says:N": name, "sse:Q": "SSE"})
     layers = [
         base.mark_bar(height=15, opacity=0.8, cornerRadiusEnd=1.5).encode(x=x, color=color, tooltip=tooltip),
-        base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
-            x=alt.X("low:Q", title=None), x2=alt.X2("high:Q")
-        ),
+        _errors(base, None),
         base.transform_filter("datum.sse != null")
         .mark_tick(style="curve", height=19, thickness=2.4, size=21)
         .encode(x=alt.X("sse:Q", title=None)),
@@ -198,12 +194,20 @@ def _bars(
             x=alt.X("high:Q", title=None), text=alt.Text("text:N")
         ),
     ]
-    return layered(*layers).properties(
-        width=width,
-        height=alt.Step(_STEP),
-        title=alt.TitleParams(scale.title(name), anchor="start", frame="group", fontSize=12.5, offset=4),
-        view=alt.ViewBackground(stroke=None),
-    )
+    return _panel(layers, scale.title(name), width, _STEP)
+
+
+def _errors(base: Any, title: str | None) -> Any:
+    """The errors of bars."""
+    ends = {"x": altair().X("low:Q", title=title), "x2": altair().X2("high:Q")}
+    return base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(**ends)
+
+
+def _panel(layers: Sequence[Any], title: str, width: int, step: int) -> Any:
+    """Layers of bars under a title."""
+    alt = altair()
+    shown = alt.TitleParams(title, anchor="start", frame="group", fontSize=12.5, offset=4)
+    return layered(*layers).properties(width=width, height=alt.Step(step), title=shown, view=alt.ViewBackground(stroke=None))
 
 
 def _label_axis(labels: list[str]) -> Any:
@@ -223,9 +227,7 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
                 {
                     "label": label,
                     "share": round(100.0 * float(share), 2),
-                    "p": round(scale.scaled(name, float(power)), 2),
-                    "low": round(scale.scaled(name, float(power - error)), 2),
-                    "high": round(scale.scaled(name, float(power + error)), 2),
+                    **with_error(scale.scaled(name, power), scale.scaled(name, error)),
                 }
             )
     title = f"{name} power, {scale.unit}"
@@ -306,9 +308,7 @@ def _context_panel(kernel: str, members: list[Profile], most_w: float, *, last: 
             {
                 "row": rows[index],
                 "label": labels[index],
-                "p": inside.mean_w,
-                "low": inside.mean_w - inside.mean_error_w,
-                "high": inside.mean_w + inside.mean_error_w,
+                **with_error(inside.mean_w, inside.mean_error_w),
                 "text": text,
                 "short": f"{inside.mean_w:.0f} W" + (f" ({change(inside.mean_w / alone_w - 1.0, 1)})" if index else ""),
                 "alone": index == 0,
@@ -325,18 +325,10 @@ def _context_panel(kernel: str, members: list[Profile], most_w: float, *, last: 
         x=x, opacity=alt.condition("datum.alone", alt.value(0.85), alt.value(0.45)),
         tooltip=tooltips({"label:N": kernel, "text:N": "total"}),
     )  # fmt: skip
-    errors = base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
-        x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")
-    )
     texts = base.mark_text(style="label", align="left", fontSize=11).encode(
         x=alt.XValue(int(_ALL_WIDTH / _ROOM)), text=alt.Text("text:N")
     )
-    return layered(bars, reference, errors, texts).properties(
-        width=_ALL_WIDTH,
-        height=alt.Step(_STEP - 8),
-        title=alt.TitleParams(kernel, anchor="start", frame="group", fontSize=12.5, offset=4),
-        view=alt.ViewBackground(stroke=None),
-    )
+    return _panel([bars, reference, _errors(base, title), texts], kernel, _ALL_WIDTH, _STEP - 8)
 
 
 def _ticks(most_w: float) -> list[float]:

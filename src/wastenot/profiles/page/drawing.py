@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,21 @@ def drawn_readings(
         run, fraction = logged.run[rows], most / total  # of the runs, evenly over the session
         rows = rows[np.floor((run + 1) * fraction) > np.floor(run * fraction)]
     return rows, total
+
+
+def points(
+    unit: TimeUnit, moment_s: FloatArray, power_w: FloatArray, digits: int = 1, **more: Sequence[object] | IndexArray
+) -> list[dict[str, object]]:
+    """Rows of power over time, rounded to ``digits``; ``more`` are further columns."""
+    return [
+        {"t": round(float(unit.factor * t), 5), "p": round(float(p), digits), **dict(zip(more, rest, strict=True))}
+        for t, p, *rest in zip(moment_s, power_w, *more.values(), strict=True)
+    ]
+
+
+def with_error(power: float, error: float) -> dict[str, float]:
+    """A power and the ends of its error, to two digits."""
+    return {name: round(float(each), 2) for name, each in (("p", power), ("low", power - error), ("high", power + error))}
 
 
 def polynomial_trend(x: FloatArray, power_w: FloatArray, at: FloatArray) -> FloatArray | None:

@@ -10,7 +10,7 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, series_color, tooltips
 from wastenot.pages.formatting import quantity
 from wastenot.profiles.page.description import channel_names, named, state_words, subject, timed_channels, unit_word
-from wastenot.profiles.page.drawing import BLUE, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
+from wastenot.profiles.page.drawing import BLUE, FIT_COLOR, TimeUnit, altair, color_of, points, profile_figure, with_error
 from wastenot.profiles.result import Profile, State, UnitPower
 
 _WIDTH, _TOTAL_HEIGHT, _PARTS_HEIGHT = 435, 260, 210
@@ -124,9 +124,7 @@ def _layers(
     band = [
         {
             "t": round(float(at * share), 5),
-            "p": round(float(power), 2),
-            "low": round(float(power - error), 2),
-            "high": round(float(power + error), 2),
+            **with_error(power, error),
             "kind": kind(_ESTIMATE),
         }
         for share, power, error in zip(inside.share, inside.power_w, inside.error_w, strict=True)
@@ -153,15 +151,8 @@ def _readings(profile: Profile, state: State, name: str, unit: TimeUnit, kind: s
     logged = profile.logged
     index = channel_names(profile).index(name)
     rows = np.flatnonzero((logged.channel == index) & (logged.golden == 1) & (logged.unit == state.unit))
-    values = [
-        {
-            "t": round(float(unit.factor * share * state.time_s), 5),
-            "p": round(float(power), 1),
-            "run": int(run) + 1,
-            "kind": kind,
-        }
-        for share, power, run in zip(logged.share[rows], logged.power_w[rows], logged.run[rows], strict=True)
-    ]
+    moment_s, kinds = logged.share[rows] * state.time_s, [kind] * len(rows)
+    values = points(unit, moment_s, logged.power_w[rows], run=logged.run[rows] + 1, kind=kinds)
     return (
         alt.Chart(inline(values))
         .mark_circle(size=24 if len(rows) < 150 else 15, opacity=0.55, stroke=None)

@@ -17,6 +17,7 @@ from wastenot.profiles.page.drawing import (
     TimeUnit,
     altair,
     drawn_readings,
+    points,
     polynomial_trend,
     profile_figure,
     span_of,
@@ -112,25 +113,19 @@ class _Panel:
         )
         return x, alt.Y("p:Q", title="total power, W", scale=alt.Scale(domain=list(self._power_w), nice=True))
 
-    def _values(self, moment_s: FloatArray, power_w: FloatArray, kind: str) -> Any:
-        return inline(
-            [
-                {"t": round(float(self._unit.factor * t), 5), "p": round(float(p), 1), "kind": kind}
-                for t, p in zip(moment_s, power_w, strict=True)
-            ]
-        )
+    def _chart(self, moment_s: FloatArray, power_w: FloatArray, kind: str) -> Any:
+        return altair().Chart(inline(points(self._unit, moment_s, power_w, kind=[kind] * len(moment_s))))
 
     def dots(self, moment_s: FloatArray, power_w: FloatArray, kind: str) -> Any:
         """Readings."""
         x, y = self._axes()
-        return altair().Chart(self._values(moment_s, power_w, kind)).mark_circle(size=13, stroke=None).encode(x=x, y=y)
+        return self._chart(moment_s, power_w, kind).mark_circle(size=13, stroke=None).encode(x=x, y=y)
 
     def line(self, moment_s: FloatArray, power_w: FloatArray, kind: str, *, dashed: bool) -> Any:
         """A line through readings."""
         x, y = self._axes()
         dash = [6, 4] if dashed else [1, 0]
-        chart = altair().Chart(self._values(moment_s, power_w, kind))
-        return chart.mark_line(strokeWidth=2.2, strokeDash=dash, clip=True).encode(x=x, y=y)
+        return self._chart(moment_s, power_w, kind).mark_line(strokeWidth=2.2, strokeDash=dash, clip=True).encode(x=x, y=y)
 
     def drawn(self, layers: list[Any], kinds: dict[str, tuple[str, float]], title: str) -> Any:
         """Layers with one legend."""

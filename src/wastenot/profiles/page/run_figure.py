@@ -31,8 +31,10 @@ from wastenot.profiles.page.drawing import (
     color_of,
     drawn_readings,
     point_style,
+    points,
     profile_figure,
     span_of,
+    with_error,
 )
 from wastenot.profiles.result import Profile
 
@@ -102,17 +104,9 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
     alt = altair()
     logged = profile.logged
     power = logged.power_w[rows]
-    golden = logged.golden[rows] == 1
     y = alt.Y("p:Q", title=_TOTAL_TITLE, scale=alt.Scale(domain=_total_power_limits(profile, power), nice=False))
-    readings = [
-        {
-            "t": round(float(unit.factor * t), 5),
-            "p": round(float(p), 1),
-            "kind": _GOLDEN if good else _OTHER,
-            "run": int(run) + 1,
-        }
-        for t, p, good, run in zip(logged.moment_s[rows], power, golden, logged.run[rows], strict=True)
-    ]
+    kinds = [_GOLDEN if good else _OTHER for good in logged.golden[rows] == 1]
+    readings = points(unit, logged.moment_s[rows], power, kind=kinds, run=logged.run[rows] + 1)
     style = point_style(len(rows), MOST_POINTS)
     colors, opacities = {_GOLDEN: BLUE, _OTHER: BLUE}, {_GOLDEN: style["opacity"], _OTHER: 0.3}
     dots = (
@@ -150,14 +144,11 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
     y = alt.Y("p:Q", title=_PARTS_TITLE, scale=alt.Scale(zero=True))
     dots = []
     for name, rows in shown.items():
-        values = [
-            {"t": round(float(unit.factor * t), 5), "p": round(float(p), 1), "golden": bool(good), "name": named(name)}
-            for t, p, good in zip(logged.moment_s[rows], logged.power_w[rows], logged.golden[rows], strict=True)
-        ]
-        dots += values
+        golden, names_of = logged.golden[rows] == 1, [named(name)] * len(rows)
+        dots += points(unit, logged.moment_s[rows], logged.power_w[rows], golden=golden, name=names_of)
     colors = {named(name): color_of(name, names) for name in shown}
     style = point_style(len(dots), MOST_POINTS)
-    points = (
+    drawn = (
         alt.Chart(inline(dots))
         .mark_circle(size=style["size"], stroke=None)
         .encode(
@@ -169,7 +160,7 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
         )
     )
     fitted = [layer for name in shown for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
-    parts = layered(*_execution_bounds(profile, unit), points, *fitted)
+    parts = layered(*_execution_bounds(profile, unit), drawn, *fitted)
     return parts.properties(width=WIDTH, height=_PARTS_HEIGHT)
 
 
@@ -266,9 +257,7 @@ def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: s
         {
             "t": round(float(begin[index]), 5),
             "end": round(float(end[index]), 5),
-            "p": round(float(channel.mean_w[index]), 2),
-            "low": round(float(channel.mean_w[index] - channel.error_w[index]), 2),
-            "high": round(float(channel.mean_w[index] + channel.error_w[index]), 2),
+            **with_error(channel.mean_w[index], channel.error_w[index]),
             "execution": index + 1,
         }
         for index in range(number)
@@ -293,9 +282,6 @@ def _inside_lines(profile: Profile, unit: TimeUnit, x: Any, y: Any) -> list[Any]
         if inside is None or not inside.resolved:
             continue
         begin, time = profile.unit_begin_s[state.unit - 1], profile.unit_time_s[state.unit - 1]
-        values = [
-            {"t": round(float(unit.factor * (begin + share * time)), 5), "p": round(float(power), 2)}
-            for share, power in zip(inside.share, inside.power_w, strict=True)
-        ]
+        values = points(unit, begin + inside.share * time, inside.power_w, 2)
         layers.append(alt.Chart(inline(values)).mark_line(color=FIT_COLOR, strokeWidth=2.2, opacity=1).encode(x=x, y=y))
     return layers

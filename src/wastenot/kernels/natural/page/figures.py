@@ -104,14 +104,16 @@ def _whole_rows(overview: NaturalOverview) -> list[dict[str, Any]]:
         time, energy = time + seconds, energy + seconds * curve.power_at(seen)
     power = energy / time
     return [
-        {
-            "kernel": _WHOLE, "line": _WHOLE, "loses": "", "mhz": mhz,
-            "time": 100.0 * t, "power": 100.0 * p, "energy": 100.0 * t * p,
-            "mhz_tip": f"{mhz:,.0f} MHz", "time_tip": change(t - 1.0, 1), "power_tip": change(p - 1.0, 1),
-            "energy_tip": change(t * p - 1.0, 1),
-        }
+        {"kernel": _WHOLE, "line": _WHOLE, "loses": "", **_at_clock(mhz, t, p), "time_tip": change(t - 1.0, 1),
+         "power_tip": change(p - 1.0, 1), "energy_tip": change(t * p - 1.0, 1)}
         for mhz, t, p in zip(*(each.tolist() for each in (clocks, time / time[-1], power / power[-1])), strict=True)
     ]  # fmt: skip
+
+
+def _at_clock(mhz: float, time: float, power: float) -> dict[str, object]:
+    """A clock, and what time, power and energy are there, of those at the default clocks."""
+    shares = {"time": 100.0 * time, "power": 100.0 * power, "energy": 100.0 * time * power}
+    return {"mhz": mhz, **shares, "mhz_tip": f"{mhz:,.0f} MHz"}
 
 
 def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str], plan: CapPlan | None) -> Any:
@@ -164,11 +166,7 @@ def _curve_rows(curve: KernelCurve, kernel: KernelAtNaturalClocks) -> list[dict[
         {
             "kernel": curve.kernel,
             "loses": LOSS_NAMES[kernel.loses],
-            "mhz": mhz,
-            "time": 100.0 * t,
-            "power": 100.0 * p,
-            "energy": 100.0 * t * p,
-            "mhz_tip": f"{mhz:,.0f} MHz",
+            **_at_clock(mhz, t, p),
             "time_tip": f"{quantity(seconds, 's')} ({change(t - 1.0, 1)})",
             "power_tip": f"{watts:.0f} W ({change(p - 1.0, 1)})",
             "energy_tip": f"{quantity(seconds * watts, 'J')} ({change(t * p - 1.0, 1)})",
