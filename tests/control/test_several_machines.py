@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -52,8 +53,11 @@ class Machines:
         return [each.end(*arguments, **named) for each in self.controllers]
 
 
-def at_default(plan, iterations, *, seed=0, slowdown=0.0, together=True, until_stepped=False):
-    """Which iterations of a job a controller has run at the default clocks, where the plan slows it down so much."""
+def at_default(plan, iterations, *, seed=0, slowdown=0.0, together=True, until_stepped=False, noise=NOISE, late=0.0):
+    """Which iterations of a job a controller has run at the default clocks, where the plan slows it down so much.
+
+    One in 50 is late, at any clocks.
+    """
     device, random, found = gpu("v100"), Random(seed), []
     driven = Controller(plan, [device], SUBJECT, now_s=device.engine.now_s, seed=seed, together=together)
     at_s, rung = device.engine.now_s, plan.rungs[-1]
@@ -63,7 +67,8 @@ def at_default(plan, iterations, *, seed=0, slowdown=0.0, together=True, until_s
         found.append(driven.status().at_default)
         if until_stepped and driven.status().rung:
             break
-        at_s += rung.time_s * math.exp(random.gauss(0.0, NOISE)) * (1.0 if found[-1] else 1.0 + slowdown)
+        by_itself = 1.0 + late if late and random.random() < 0.02 else 1.0
+        at_s += rung.time_s * math.exp(random.gauss(0.0, noise)) * (1.0 if found[-1] else 1.0 + slowdown) * by_itself
     return found
 
 
@@ -86,6 +91,13 @@ def test_a_slowdown_is_noticed_within_300_iterations_on_one_machine_or_several(p
     for seed in range(6):
         ran = at_default(plan, 340, seed=seed, slowdown=slowdown, together=together, until_stepped=True)
         assert len(ran) < 340 and ran.count(False) < 250
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_iterations_late_by_themselves_are_no_slowdown(plan, together):
+    late = partial(at_default, plan, 500, together=together, until_stepped=True, noise=0.005, late=0.08)
+    assert [len(late(seed=seed, slowdown=plan.max_slowdown)) for seed in range(2)] == [500, 500]
+    assert late(slowdown=plan.max_slowdown + 0.05).count(False) < 30
 
 
 def test_gpus_that_wait_run_slower_and_the_blocks_stay_where_they_are(plan):

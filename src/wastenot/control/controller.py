@@ -511,7 +511,7 @@ class Controller(ClockDriver):
             return
         shifted = guard.slower_too(alarm, block.times_s) if alarm is not None else guard.changed(block.times_s)
         guard.reference(block.times_s, anew=shifted or self._shifting)
-        self._drift(block.mean_s, shifted or self._shifting)
+        self._drift(math.exp(guard.log_s(block.times_s)), shifted or self._shifting)
         self._shifting = False
         if alarm is not None:
             self._checked = self._iteration

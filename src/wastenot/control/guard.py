@@ -3,7 +3,8 @@
 Two tests watch. The fast one compares the latest iterations with those at the default clocks, after each of them. Where it
 suspects something, a block at the default clocks follows at once, which costs no slowdown, and tells whether the plan's
 clocks are to blame or the job itself runs slower now; then less doubt is left, or a few more iterations remove it. The slow
-one looks at all pairs so far, and sees small excesses. Both have bounds that hold for looking again and again.
+one looks at all pairs so far, and sees small excesses. Both have bounds that hold for looking again and again. An iteration
+that is late by itself, as by a slow read of data, says little of the clocks, and counts only in the slow one as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from wastenot.control.estimate import Noise, boundary
 
@@ -22,6 +24,9 @@ _WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 _SUSPECT = 3.4  # standard errors: by chance about once in 1,000 iterations of a job that is just as slow as it may be
 _SURE = 4.3  # likewise: about once in 50,000
 _CHANCE = 0.01  # that the slow test ever steps without reason
+_LATE, _LEAST_LATE = 4.0, 0.005
+"""Standard deviations by which one iteration counts as late at most, and the least that this comes to: alone it is no alarm,
+with the least noise that is believed neither."""
 _SHARED = 0.5  # of an alarm's excess, by which the default clocks have become slower as well if the job has
 _CHANGED = 4.0  # standard errors by which a block differs from those before, where these do not count any more
 _LEAST_CHANGE = 0.01
@@ -78,7 +83,12 @@ class Guard:
         """
         if anew:
             self._blocks.clear()
-        self._blocks.append((math.fsum(map(math.log, times_s)) / len(times_s), len(times_s)))
+        self._blocks.append((self.log_s(times_s), len(times_s)))
+
+    def log_s(self, times_s: Sequence[float]) -> float:
+        """Mean logarithm of iterations' times, where few that are late by themselves hardly count."""
+        logs = [math.log(each) for each in times_s]
+        return self._mean(logs, median(logs))
 
     def restart(self) -> None:
         """The clocks were changed: what was seen of the plan's iterations does not count any more."""
@@ -100,10 +110,11 @@ class Guard:
         for window in _WINDOWS:
             if window > len(recent):
                 break
-            excess = math.fsum(recent[-window:]) / window - default - self.limit
+            latest, allowed = recent[-window:], default + self.limit
+            excess = self._mean(latest, allowed) - allowed
             errors = (excess - TOLERANCE) / math.sqrt(self._of_mean(window) + known)
             if errors > _SUSPECT and (worst is None or errors > worst.errors):
-                worst = Alarm(excess, errors)
+                worst = Alarm(max(excess, median(latest) - allowed), errors)
         return worst
 
     def slower_too(self, alarm: Alarm, block_s: Sequence[float]) -> bool:
@@ -111,14 +122,14 @@ class Guard:
         default = self.default_log_s
         if default is None:
             return True
-        return math.fsum(map(math.log, block_s)) / len(block_s) - default > _SHARED * alarm.excess
+        return self.log_s(block_s) - default > _SHARED * alarm.excess
 
     def changed(self, block_s: Sequence[float]) -> bool:
         """Whether iterations at the default clocks are not what they were."""
         default = self.default_log_s
         if default is None:
             return True
-        difference = abs(math.fsum(map(math.log, block_s)) / len(block_s) - default)
+        difference = abs(self.log_s(block_s) - default)
         error = math.sqrt(self._default_variance() + self._of_mean(len(block_s)))
         return difference > max(_CHANGED * error, _LEAST_CHANGE)
 
@@ -136,6 +147,10 @@ class Guard:
         variance = max(spread, 1.5 * self._of_mean(4) if count < 8 else 0.0)
         excess = mean - self.limit
         return excess if excess > TOLERANCE + boundary(count, _CHANCE) * math.sqrt(variance / count) else None
+
+    def _mean(self, logs: Sequence[float], usual: float) -> float:
+        most = usual + max(_LATE * math.sqrt(self.noise.variance), _LEAST_LATE)
+        return math.fsum(min(each, most) for each in logs) / len(logs)
 
     def _of_mean(self, count: int) -> float:
         return max(self.noise.of_mean(count), _LEAST_NOISE**2 / count)
