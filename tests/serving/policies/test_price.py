@@ -166,3 +166,13 @@ def test_a_batch_that_is_soon_full_raises_the_clock_only_where_the_lowest_cannot
     assert lowest_that_is_left([40.0] * 30, 40.0) == 0, "two thirds of what it can hold, and steady"
     assert lowest_that_is_left([2.0 * each for each in range(29)], 40.0) == 2, "soon full, and more come than go"
     assert lowest_that_is_left([2.0 * each for each in range(29)], 0.5) == 0, "it empties at any clock"
+
+
+@pytest.mark.parametrize(("missed", "lowest"), [(8, 0), (9, 2)])
+def test_once_misses_are_nearly_used_only_the_greatest_clock_is_left(three_clocks: Engine, missed: int, lowest: int) -> None:
+    steering, nothing = _Steering(three_clocks, DEADLINES), np.empty(0)
+    steering.misses.begun, steering.misses.missed = 1000, missed  # ten may be missed
+    view = View(1.0, 0, 0, 0, 4000, *(10 * [nothing]))
+    steering.load.prompts.append(50.0)
+    steering.load.outputs.append(250.0)
+    assert steering.floor(view, steering.renewed(1.0)) == lowest

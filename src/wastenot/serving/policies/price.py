@@ -18,7 +18,7 @@ A look is at each step while prompts wait, else when a request came, began to de
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
 - While the batch grows towards what the engine holds and the lowest clock answers fewer requests than come, low clocks are
   left out: once full, it keeps prompts waiting long after a burst. The price of a miss rises slowly, as a raised clock
-  saves few of those that a burst brings.
+  saves few of those that a burst brings; all but the maximum clock are left out while nearly as many are missed as may be.
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
@@ -63,8 +63,8 @@ on low clocks are left out, at the second all but the greatest. On a ramp (seed 
 deadlines from 0.95 on, or where all clocks that answer as many as come were left; so 99.4 %."""
 NEARLY = 0.95
 """Of the same: the batch with which a clock is to answer as many as come, as a full one has no room for chance."""
-LOST = 2.0
-"""Times the deadlines that may be missed: beyond, the load is too much, and is served at the maximum clock. By hand."""
+NEARLY_USED = 0.85
+"""Of the deadlines that may be missed: beyond, all is served at the maximum clock, and the rest is for what it misses."""
 ENOUGH = 0.002
 """Of the mean cost of a second: a clock that costs so little less is not switched to."""
 
@@ -228,7 +228,7 @@ class _Steering:
         return np.asarray((np.exp(some * np.log(expected) - expected - gammaln(some + 1)) * (left >= 0)).sum(axis=1))
 
     def floor(self, view: View, prices: _Prices) -> int:
-        """The lowest clock that is left while the batch grows: the lowest of all where that answers as many as come.
+        """The lowest clock that is left: the greatest where nearly as many are missed as may be, else one that keeps up.
 
         A batch that is full admits a prompt only where an answer ends, and after a burst it stays full for minutes.
         """
@@ -237,7 +237,7 @@ class _Steering:
         self.sum_batch, self.sum_one = kept * self.sum_batch + (1 - kept) * batch, kept * self.sum_one + 1 - kept
         self.seen_s = view.now_s
         ahead = batch + 2 * max(batch - self.sum_batch / max(self.sum_one, 1e-9), 0.0)
-        if self.misses.used() > LOST:
+        if self.misses.used() > NEARLY_USED:
             return self.greatest
         if ahead <= CROWDED[0] * prices.most:
             return 0
