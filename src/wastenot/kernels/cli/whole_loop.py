@@ -233,21 +233,22 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
     if today.energy_change_interval is not None:
         low, high = today.energy_change_interval
         within = f" ({percent(-high)} to {percent(-low)})"
-    finest = applicable_today(plan).finest
-    one = "" if finest is None or finest.energy_change is None else "; ".join(finest.commands)
-    how = f"with one setting: {one}" if today.rung is None else f"by a schedule: {apply_command(plan, files)}"
-    if today.sets_something:
-        now.append(f"Today     {percent(-today.energy_change)} of the energy saved{within}, {how}".removesuffix(": "))
-    else:
-        now.append("Today     nothing to set")
-    if finest is not None and one:
-        if today.rung is not None and -finest.energy_change < _NOTICEABLE:
+    finest, alone, how = applicable_today(plan).finest, None, ""
+    if finest is not None and finest.commands and (alone := finest.energy_change) is not None:
+        how = f", with one setting: {'; '.join(finest.commands)}"
+    beside = today.rung is not None
+    by = f", by a schedule: {apply_command(plan, files)}" if beside else how
+    now.append(f"Today     {percent(-today.energy_change)} of the energy saved{within}{by}")
+    if not today.sets_something:
+        now = ["Today     nothing to set"]
+    if alone is not None:
+        little = beside and -alone < _NOTICEABLE
+        if little:
             now.append(f"or        less than {percent(_NOTICEABLE, 1)}, with one setting")
-        else:
-            if today.rung is not None:
-                now.append(f"or        {percent(-finest.energy_change)}, with one setting: {one}")
-            if plan.origin == "simulated":
-                now.append("          (sweep the real card before you set its clocks)")
+        elif beside:
+            now.append(f"or        {percent(-alone)}{how}")
+        if plan.origin == "simulated" and not little:
+            now.append("          (sweep the real card before you set its clocks)")
     bound = "" if today.whole else ", if switching were instant"
     if expected is not None:
         low, high = expected.energy_change_interval
