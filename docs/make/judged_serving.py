@@ -134,6 +134,21 @@ def control() -> str:
     return table(f"traces | all GPUs, default clocks | best clock, in hindsight | `{CONTROL}`", lines)
 
 
+def pooled() -> str:
+    """Draws of a shape added up: those prompts, short, middle or long, of which the lowest clock keeps least."""
+    lines = []
+    for row in read_json(SERVING / "cluster-unseen.json")["pooled"]:
+        runs = [np.array(row[name]) for name in ("default clocks", "lowest clock", CONTROL)]
+        requests, *kept = (each[:9].reshape(3, 3).sum(axis=1) for each in (np.array(row["requests"]), *runs))
+        least = int(np.argmin(kept[1] / np.maximum(requests, 1) + 2 * (requests == 0)))
+        cells = [f"{percent(float(each[least] / requests[least]), 2)}" for each in kept]
+        for at, run in enumerate(runs[1:], 1):
+            cells[at] += f"; saves {percent(1 - run[-1] / runs[0][-1])}"
+        what = f"{row['service']}, {row['shape']}: {('short', 'middle', 'long')[least]} prompts"
+        lines.append([what, f"{requests[least]:,} of {requests.sum():,}", *cells])
+    return table(f"{row['draws']} traces each | requests | default clocks | lowest clock | `{CONTROL}`", lines)
+
+
 CONTROL = "all-on-by-metrics"
 JUDGED = ("all GPUs", "best-static", "dynamollm", "parking")
 
@@ -167,7 +182,7 @@ PAGES = (
         "judged-serving",
         {
             "h200-steps": steps, "policies": one_engine, "attack": attack, "cluster": cluster, "unseen": unseen,
-            "control": control,
+            "control": control, "pooled": pooled,
         },
     ),
 )  # fmt: skip
