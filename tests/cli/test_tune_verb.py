@@ -43,7 +43,8 @@ def test_a_simulated_job_is_tuned_and_the_plan_put_to_work(tmp_path, monkeypatch
     plan = read_plan("plan.json")
     assert plan.document() == document["plan"]
     assert plan.origin == "simulated" and plan.granularity == "iteration" and plan.workload == "gpt3-small"
-    assert plan.tuned is not None and plan.tuned.trials >= plan.tuned.settings > 3
+    assert plan.tuned is not None and plan.tuned.settings > 3  # one that is abandoned as too slow counts as no trial
+    assert plan.tuned.trials > 3
     assert plan.headline.energy_change == pytest.approx(tuning["energy_change"]["value"], abs=1e-6)
     assert plan.schedule is not None and str(plan.schedule.rungs[0].segments[0].setting) == tuning["best"]
     assert run_command(["apply", "plan.json", "--device", "sim:rtx-a4000", "--iterations", "30", "--quiet", "--json"]) == 0
