@@ -44,7 +44,7 @@ _LONGEST_WAIT_S = 0.4  # before a kill, once metrics are read
 
 def kill_and_check(kills: int, seed: int, kind: str) -> dict[str, float]:
     """Kill so often; the counts of :func:`testbed.stand_in.kill_runs.kill_and_check`."""
-    controller = ("cli.serve_control", "verbs", "control.control", "control.placement")
+    controller = ("cli.serve_control", "control.verbs", "control.control", "control.placement")
     for name in (*controller, "model.profile_file", "bench.server_metrics"):
         importlib.import_module(f"wastenot.serving.{name}")  # once, instead of in every command
     importlib.import_module("aiohttp")
