@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median_high
 from typing import TYPE_CHECKING
 
 from wastenot.control.hooks import Seen
@@ -130,10 +131,10 @@ def why_other_iterations(schedule: Schedule, iteration_s: float, passes: Mapping
     if not 1.0 / _OTHER_TIME < iteration_s / planned_s < _OTHER_TIME:
         return f"an iteration takes {iteration_s:.3g} s at the default clocks, but the plan's takes {planned_s:.3g} s"
     for place, marker in enumerate(schedule.markers):
-        seen = sorted(passes.get(place, ()))
+        seen = passes.get(place)
         if not seen:
             continue
-        share, planned = seen[len(seen) // 2] / iteration_s, marker.after_s / planned_s
+        share, planned = median_high(seen) / iteration_s, marker.after_s / planned_s
         if abs(share - planned) > _OTHER_SHARE:
             return f"'{marker.name}' begins after {share:.0%} of an iteration, but the plan says {planned:.0%}"
     needed = {segment.begins for rung in schedule.rungs for segment in rung.segments}

@@ -88,7 +88,7 @@ class Guard:
     def log_s(self, times_s: Sequence[float]) -> float:
         """Mean logarithm of iterations' times, where few that are late by themselves hardly count."""
         logs = [math.log(each) for each in times_s]
-        return self._mean(logs, median(logs))
+        return self._capped_mean(logs, median(logs))
 
     def restart(self) -> None:
         """The clocks were changed: what was seen of the plan's iterations does not count any more."""
@@ -111,7 +111,7 @@ class Guard:
             if window > len(recent):
                 break
             latest, allowed = recent[-window:], default + self.limit
-            excess = self._mean(latest, allowed) - allowed
+            excess = self._capped_mean(latest, allowed) - allowed
             errors = (excess - TOLERANCE) / math.sqrt(self._of_mean(window) + known)
             if errors > _SUSPECT and (worst is None or errors > worst.errors):
                 worst = Alarm(max(excess, median(latest) - allowed), errors)
@@ -148,7 +148,8 @@ class Guard:
         excess = mean - self.limit
         return excess if excess > TOLERANCE + boundary(count, _CHANCE) * math.sqrt(variance / count) else None
 
-    def _mean(self, logs: Sequence[float], usual: float) -> float:
+    def _capped_mean(self, logs: Sequence[float], usual: float) -> float:
+        """Mean of logarithms of times, of which none counts as much later than what is usual."""
         most = usual + max(_LATE * math.sqrt(self.noise.variance), _LEAST_LATE)
         return math.fsum(min(each, most) for each in logs) / len(logs)
 

@@ -216,5 +216,5 @@ def _measured(
     tasks = stage_tasks(os.fspath(name), len(order.ranks), **shape)
     check_cut(tasks, order, cut.partition)  # before a study is made
     target = open_device(device) if isinstance(device, str) else device
-    kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
+    kept = None if study is None else open_study(study, create=True)
     return measure_pipeline(target, tasks, order, kept, cut, max_slowdown=max_slowdown, progress=progress, command=command)

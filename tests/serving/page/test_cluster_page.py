@@ -116,6 +116,7 @@ def test_the_headline_is_the_plan_that_needs_no_control_or_else_a_policy_that_me
     (unjudged,) = compared(against_late)
     assert effect_text(scenario, unjudged).endswith("no saving is stated, as single-pool itself misses the deadlines")
     assert not any("saved" in panel.value for panel in panels(scenario, unjudged))
+    assert "save" not in verdict_text(scenario, unjudged)
     (alone,) = compared([first])
     assert effect_text(scenario, alone).startswith("No policy saves energy")
     assert any("No policy can use less" in note for note in notes_on(scenario, found))

@@ -92,8 +92,7 @@ def simulate_scenario(
                 f"`policies` {each}: {read.path} has {', '.join(known)}; choose one of them, or add it under [run]"
             )
     chosen = read.with_run(policies=[each for each in known if each in policies] if policies else None, seeds=seeds)
-    kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
-    store = None if kept is None else ClusterStore(kept)
+    store = None if study is None else ClusterStore(open_study(study, create=True))
     runs: list[Run] = []
     done: dict[str, str] = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -165,7 +164,7 @@ def profile_from_kernels(
         DeviceError: the device does not measure.
     """
     device = open_device(device) if isinstance(device, str) else device
-    study = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
+    study = None if study is None else open_study(study, create=True)
     sizes = find_model(model)
     if curves is not None and core_step_mhz is not None:
         raise BadInputError(

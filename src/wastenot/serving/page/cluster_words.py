@@ -108,7 +108,9 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
         met, asked = percent_met(fixed.worst_class), percent(scenario.parts.run.attain, 0)
         within = f"within the limit: {met} of the worst class met their deadlines, {asked} must"
         alone = next((each for each in found.outcomes if each.policy == "best-static-full-clock"), None)
-        fewer = "" if alone is None else f"; fewer instances alone, at full clock, save {percent(alone.saved.mean, 1)}"
+        fewer = ""
+        if alone is not None and not (first.failed or alone.failed):
+            fewer = f"; {plan_text(scenario, alone)}, with no room left, save {percent(alone.saved.mean, 1)}"
         return f"{within}{fewer}. Chosen in hindsight; compared with {plan_text(scenario, first)}, over {runs}"
     policy = found.policy_to_add
     if policy is None:
