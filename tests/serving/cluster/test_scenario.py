@@ -119,6 +119,7 @@ def test_the_digest_changes_with_what_runs_depend_on_and_with_nothing_else(tmp_p
         ("duration_s = 60.0", "duration_s = 60.0\nprompt_tokens = {median = -1}", "traffic[1].prompt_tokens.median"),
         ("duration_s = 60.0", "duration_s = 60.0\nprompt_tokens = {median = 1.0, mean = 2.0}", "'mean', not both"),
         ("duration_s = 60.0", 'duration_s = 60.0\nprompt_tokens = {mean = "x"}', "'mean' and 'sigma' must be numbers"),
+        ("duration_s = 60.0", "duration_s = 60.0\nprompt_tokens = {mean = -5.0}", "prompt_tokens: 'mean' must be above 0"),
         ("[run]", "failures = [{host = 7, at_s = 1.0}]\n[run]", "traffic[1].failures[1].host: there is no host 7"),
         ("[run]", "failures = [{host = 0, at_s = 3.0, back_s = 1.0}]\n[run]", "back_s: must be later than at_s"),
         ("[run]", '[[traffic]]\nkind = "trace"\nfile = "none.csv"\n[run]', "traffic[2].file: "),

@@ -101,6 +101,8 @@ class LengthsPart(Part):
             median = float(rest.pop("mean")) / math.exp(0.5 * float(rest.get("sigma", 0.0)) ** 2)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError("'mean' and 'sigma' must be numbers, such as mean = 900.0, sigma = 1.0") from error
+        if not median > 0.0:
+            raise ValueError("'mean' must be above 0")
         return {"median": median, **rest}
 
     def lengths(self) -> LogNormal:
