@@ -68,7 +68,7 @@ def forecasts() -> str:
     for name, title in STUDIES.items():
         said = read_json(NATURAL / f"{name}.json")
         natural = said["forecast"]["natural"]
-        measured, missing = len(said["kernels"]), [note for note in said["notes"] if "not measured yet" in note]
+        measured, missing = len(said["kernels"]), [note for note in said["notes"] if "not measured" in note]
         whole = int(missing[0].split()[2]) if missing else measured
         within = {one["max_slowdown"]: one["energy_change"] for one in natural["within_range"]}
         rows.append([

@@ -159,7 +159,7 @@ def _how_long(part: Estimate) -> str:
         time = f"about {duration(part.device_s)}"
     device_time = "virtual device time" if part.virtual else "device time"
     budget_s = part.budget_s
-    budget = "" if budget_s is None or budget_s >= part.device_s else f"; it ends after {duration(budget_s)}, as asked"
+    budget = "" if budget_s is None or budget_s >= part.device_s else f"; no more are begun after {duration(budget_s)}"
     return f"{part.todo:,} to measure: {time} of {device_time}{each}{budget}"
 
 

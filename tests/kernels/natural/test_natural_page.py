@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from testbed.natural_studies import natural_study
 from wastenot.devices.timeline import Timeline
+from wastenot.kernels.cli.natural import natural_text
 from wastenot.kernels.natural.overview import Wake, natural_overview, wakes_in
 from wastenot.kernels.natural.page.page import natural_figures, natural_page, story_of
 from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
@@ -115,6 +117,14 @@ def test_the_headline_is_the_plan_of_one_cap_and_no_number_stands_twice(overview
     assert real.commands == (f"nvidia-smi -i 0 -lgc 0,{cap.cap_mhz:.0f}",) and real.undo == ("nvidia-smi -i 0 -rgc",)
     assert own.value.startswith(f"{-100 * two.energy_change:.2f}") and "Cannot be had today" in own.note
     assert basis.value not in (one.value, own.value) and "no clock was set" in basis.text
+
+
+def test_a_terminal_ends_on_the_forecast(overview):
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(natural_text(overview))
+    promised = f"FORECAST: {', '.join(story_of(overview)[:2])}"
+    assert " ".join(shown.get().split()).endswith(" ".join(promised.split()))
 
 
 def test_without_a_cap_that_helps_nothing_is_promised(overview):

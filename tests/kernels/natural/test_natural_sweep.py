@@ -183,7 +183,7 @@ def test_what_a_sweep_has_not_reached_is_left_out_and_said(tasks, study):
     assert sweep.unreached == tuple(task.name for task in tasks.tasks[1:])
     overview = natural_overview(study, draws=40)
     assert len(overview.kernels) == 1
-    assert any("2 of 3 kernels are not measured yet (" in note for note in overview.notes)
+    assert any("2 of 3 kernels are not measured (" in note for note in overview.notes)
 
 
 def test_the_same_kernel_twice_is_measured_once(study):

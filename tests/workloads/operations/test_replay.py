@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,12 @@ def test_writing_to_itself_stays_writing_to_itself():
     (again,) = replayed(lambda: x.add_(x), "aten.add_.Tensor")
     assert again.args[0].data_ptr() == again.args[1].data_ptr()
     assert torch.equal(again.args[0], torch.arange(6) * 2)
+
+
+def test_an_element_read_back_from_a_gpu_is_copied_again():
+    call = captured_call(lambda: torch.randn(3).clone(), "aten.clone.default")
+    (again,) = prepare_call(replace(call, op="aten._local_scalar_dense.default"), "cpu", 1)
+    assert again().device.type == "cpu"
 
 
 def test_a_given_output_is_written():

@@ -163,6 +163,7 @@ def _measure(tasks: WorkloadTasks, device: Device, study: str, limit_s: float, *
 
 def natural_text(overview: NaturalOverview) -> RenderableType:
     """What natural clocks say, for a terminal."""
+    from wastenot.kernels.natural.page.page import story_of
     from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
     from wastenot.terminal.tables import Group, Text, headline, rich_table
 
@@ -178,4 +179,6 @@ def natural_text(overview: NaturalOverview) -> RenderableType:
     for table in tables:
         parts += ["", Text(table.title, style="bold"), rich_table(table, ("Calls", "Seen at MHz", "Own MHz"))]
     parts += ["", Text("What this cannot show", style="bold"), *(Text(f"- {line}") for line in overview.cannot_tell)]
-    return Group(*parts, *(Text(note, style="yellow") for note in overview.notes))
+    effect, verdict, _ = story_of(overview)
+    notes = (Text(note, style="yellow") for note in overview.notes)
+    return Group(*parts, *notes, "", Text(f"FORECAST: {effect}, {verdict}", style="bold"))

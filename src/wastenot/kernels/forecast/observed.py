@@ -178,8 +178,8 @@ def unreached_note(sweep: Sweep) -> str:
     number = len(sweep.unreached)
     named = ", ".join(sweep.unreached[:_NAMED]) + (", …" if number > _NAMED else "")
     return (
-        f"{number} of {number + len(sweep.kernels)} kernels are not measured yet ({named}): all results are for the others; "
-        "resume with the same command"
+        f"{number} of {number + len(sweep.kernels)} kernels are not measured ({named}): all results are for the others; "
+        "where time ran out, the same command resumes"
     )
 
 

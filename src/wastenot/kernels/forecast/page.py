@@ -233,8 +233,8 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
     ]  # fmt: skip
     (drawn, left), (drawn_kernels, left_kernels) = map(_parted, (rows, kernels))
     note = f"Dots: medians of possible GPUs. Thick lines hold 80{SPACE}% of them, thin ones 95{SPACE}%."
-    within = "Caps are within the clocks seen, and planned for each possible GPU by itself; the page of natural clocks plans"
-    capped = note if natural is None else f"{note} {within} once for all, and so differs by some tenths of a per cent."
+    within = "Caps are within the clocks seen, and planned for each possible GPU by itself: the page of natural clocks plans"
+    capped = note if natural is None else f"{note} {within} once for all, and so promises less."
     own = note if natural is None else f"{note} Clocks may be below those seen, where a model is all there is."
     return (
         *_saving_figures(predicted),

@@ -30,15 +30,16 @@ BOUNDS = (0.0, 0.02, 0.05)
 """Slowdowns that plans and forecasts are made for."""
 
 CANNOT_TELL = (
-    "Clocks below those seen: nothing was measured there, and forecasts for them rely on a model; under one cap for all, a "
-    "kernel counts there with the most time and power that physics allows.",
+    "Clocks below those seen: nothing was measured there, and forecasts for them rely on a model; where one cap for "
+    "all is below what a kernel was seen at, that kernel is taken at the most time and power that physics allows.",
     "Memory clocks: the GPU does not change them by itself.",
     "How a locked clock differs from the same clock under the regulator: time is counted in cycles and should be the same; "
     "power is assumed to be the same within half a per cent. Only setting clocks would show it.",
     "What a cap does beyond lowering the clock: a kernel that the power limit holds down fluctuates around its clock, and a "
-    "cap below holds it steady, which saves up to one per cent more. Plans do not count that.",
+    "cap below that clock holds it steady, which saves up to one per cent more. Plans do not count that.",
     "What switching clocks between kernels costs: plans by kernel assume that switching is free.",
-    "Kernels as they run in your program: here each ran on its own or next to a matrix product, with its own data.",
+    "Kernels as they run in your program: here each ran on its own or next to a matrix product, with its own "
+    "data, and nothing waited in between: a step of the program takes longer and uses more.",
 )
 """What measurements at natural clocks leave open."""
 

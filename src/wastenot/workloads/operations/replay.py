@@ -109,9 +109,8 @@ class _Binding:
         """The operation bound to its arguments."""
         args = [self._decode(value) for value in self._arguments["args"]]
         kwargs = {name: self._decode(value) for name, value in self._arguments["kwargs"].items()}
-        takes = {argument.name for argument in self._operation._schema.arguments}
-        if "device" in takes and kwargs.get("device") is None and not self._tensors:
-            kwargs["device"] = self._device
+        if not self._tensors and "device" in {argument.name for argument in self._operation._schema.arguments}:
+            kwargs["device"] = kwargs.get("device") or self._device
         run = functools.partial(self._operation, *args, **kwargs)
         precision = self._arguments.get("matmul_precision")
         return run if precision is None else functools.partial(_with_precision, run, precision)

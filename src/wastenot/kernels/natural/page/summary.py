@@ -37,10 +37,10 @@ def forecast_table(predicted: Forecast | None, *, beyond: bool = False) -> Table
         Listed("95 %", lambda row: row[1].central_95[0], text_of=lambda row: changes(row[1].central_95)),
     )
     note = (
-        "Planned separately for each of many possible GPUs; the plans of caps above were planned once for all of them, "
-        "so the two differ by some tenths of a percentage point. Within the clocks seen, the errors of the curves and "
-        f"{percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock are included; lower clocks rely on a "
-        "model."
+        "Planned separately for each of many possible GPUs, as if one knew which is yours; the plans of caps above are made "
+        "once for all of them, so they save less, and are what to count on. Within the clocks seen, the errors of the "
+        f"curves and {percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock are included; lower "
+        "clocks rely on a model."
     )
     if beyond:
         note = "Planned separately for each of many possible GPUs. Clocks below those seen rely on a model."
