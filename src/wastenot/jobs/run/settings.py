@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from wastenot.core.errors import ClocksRefusedError
-from wastenot.core.setting import AUTO, Setting
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
 
 Knob = Literal["limits", "clocks"]
@@ -33,20 +33,6 @@ def job_settings(gpus: Sequence[Device], knob: Knob) -> tuple[Setting, ...]:
         what = "power limits" if knob == "limits" else "core clocks"
         raise ClocksRefusedError(f'{names}: reports no {what} to choose from; leave `settings` at "none"')
     return found
-
-
-def words(setting: Setting) -> str:
-    """A setting for people, without the parts that are left to the driver."""
-    if setting == AUTO:
-        return "default clocks"
-    parts = []
-    if setting.core_mhz is not None:
-        parts.append(f"core {setting.core_mhz:g} MHz")
-    if setting.memory_mhz is not None:
-        parts.append(f"memory {setting.memory_mhz:g} MHz")
-    if setting.power_limit_w is not None:
-        parts.append(f"limit {setting.power_limit_w:g} W")
-    return ", ".join(parts)
 
 
 def _limits(gpus: Sequence[Device]) -> tuple[Setting, ...]:
