@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wastenot.control.candidates import common_clocks
 from wastenot.control.obeyed import Obeyed
 from wastenot.core.errors import DeviceError, WastenotError, first_line
 from wastenot.core.setting import AUTO, Setting, setting_text
@@ -248,10 +249,7 @@ class Instance:
 
 def ladder(engine: Engine, devices: Sequence[Device]) -> tuple[Setting, ...]:
     """What to ask the devices for, for each setting of an engine's tables: the next clock that they have, and last auto."""
-    have: list[float] = []
-    if devices:
-        clocks = [{clock for cores in each.clocks.supported_clocks().values() for clock in cores} for each in devices]
-        have = sorted(set.intersection(*clocks))
+    have = common_clocks(devices) if devices else []
     found = []
     for setting in engine.tables.settings[:-1]:
         core = setting.core_mhz
