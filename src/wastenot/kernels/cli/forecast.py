@@ -86,9 +86,9 @@ def forecast(
 
 def forecast_text(predicted: Forecast) -> RenderableType:
     """The forecast as its page has it, marked as a forecast; clocks last."""
-    from wastenot.kernels.cli.plan_text import panel_text
     from wastenot.kernels.forecast.forecast import MEMORY_LEFT
     from wastenot.kernels.forecast.page import effect_text, forecast_tables, made_from, panels, verdict_text
+    from wastenot.terminal.panels import panel_text
     from wastenot.terminal.tables import Group, Paragraph, Text, named_rows, rich_table
 
     effect = effect_text(predicted)
