@@ -31,9 +31,9 @@ def test_a_profile_is_planned_in_a_screenful(program):
     assert len(lines) < 30 and all(len(line) <= 80 for line in lines)
     assert re.search(r"^Expected to save \d+\.\d\s% of the energy, no slower: computed from", ran.out, re.M)
     text = plain(ran.out)
-    assert "numbers: measured" in text and "all 2 GPUs of a pipeline" in text
-    assert "No plan saves more than: " in text and "at the highest clock" in text
-    assert re.search(r"takes, 100 ms \(assumed; give yours with --switch-time\); .*instant \d+\.\d % saved", text)
+    assert "numbers: measured" in text and "all 2 GPUs." in text
+    assert re.search(r"No plan saves more (instant )?than: ", text) and "at the highest clock" in text
+    assert re.search(r"takes, 100 ms \(assumed; give yours with --switch-time\); .*If switching were \d+\.\d % saved", text)
     assert lines[-1] == "Next: wastenot apply plan.json -- torchrun ... train.py"
 
 

@@ -70,11 +70,10 @@ def _energy(overview: PipelineOverview) -> Panel:
         which = "of them" if saving == plan.replicas else "that wait for the straggler"
         saved = f"{joules(saving * (plan.baseline.energy_j - plan.predicted.energy_j))} saved per iteration"
         lines.append(Line("All pipelines", f"{saving} {which}, {saving * plan.gpus:,} GPUs: {saved}"))
-    used = f"{joules(after.energy_j)} instead of {joules(before.energy_j)} at the {before_text(plan)}"
+    used = f"using {joules(after.energy_j)} instead of {joules(before.energy_j)} at the {before_text(plan)}"
     value = f"{percent(abs(plan.energy_change), 1)} {'saved' if plan.energy_change <= 0.0 else 'more'}"
-    return Panel(
-        "Energy of an iteration", value, f"{used}, all {counted(plan.gpus, 'GPU')} of a pipeline.", lines=tuple(lines)
-    )
+    gpus = counted(plan.gpus, "GPU") + (" of a pipeline" if plan.replicas > 1 else "")
+    return Panel("Energy of an iteration", value, f"{used}, all {gpus}.", lines=tuple(lines))
 
 
 def _time(overview: PipelineOverview) -> Panel:
