@@ -87,14 +87,12 @@ def make_ready(cluster: Cluster) -> None:
     core.make_ready(ClusterRun((), cluster, controller, print).fleet.arrays)
 
 
-def _check(cluster: Cluster, failures: Sequence[Failure], bin_s: float) -> None:
+def _check(cluster: Cluster, failures: Sequence[Failure]) -> None:
     if not cluster.layouts or len(cluster.changes.start_s) != len(cluster.layouts):
         raise BadInputError("a cluster needs layouts, and `start_s` for each of them")
     for place, engine in enumerate(cluster.layouts):
         if not 1 <= engine.gpus <= cluster.gpus_per_host:
             raise BadInputError(f"layout {place} needs {engine.gpus} GPUs; a host has {cluster.gpus_per_host}")
-    if not 0 < bin_s < math.inf:
-        raise BadInputError(f"`bin_s` ({bin_s:g}) must be above 0")
     for failure in failures:
         if not 0 <= failure.host < cluster.hosts:
             raise BadInputError(f"host {failure.host} cannot fail; there are hosts 0 to {cluster.hosts - 1}")
@@ -137,7 +135,7 @@ class ClusterRun:
         bin_s: width of the timeline's bins.
 
     Raises:
-        BadInputError: layouts, failures or bins that make no run.
+        BadInputError: layouts or failures that make no run.
     """
 
     def __init__(
@@ -153,7 +151,7 @@ class ClusterRun:
         seed: int = 0,
         bin_s: float = 60.0,
     ) -> None:
-        _check(cluster, failures, bin_s)
+        _check(cluster, failures)
         self.later, self.cluster, self.controller = iter(parts), cluster, controller
         self.predict, self.bin_s, self.answered = predict, bin_s, answered
         self.parts: list[Requests] = []
@@ -167,12 +165,14 @@ class ClusterRun:
         """Run, and what came of it; arrays by request are empty.
 
         Raises:
-            BadInputError: a request that no layout's cache can hold; a period that makes no run; a part that begins before
-                the one before it ends.
+            BadInputError: a request that no layout's cache can hold; a period or bins that make no run; a part that begins
+                before the one before it ends.
             OutsideProfileError: a step that the tables do not cover.
         """
         if not self.controller.period_s > 0:
             raise BadInputError(f"`period_s` of '{self.controller.name}' ({self.controller.period_s:g}) must be above 0")
+        if not 0 < self.bin_s < math.inf:
+            raise BadInputError(f"`bin_s` ({self.bin_s:g}) must be above 0")
         self.run()
         end_s = float(self.fleet.numbers.now_s)
         self._cover(end_s)
