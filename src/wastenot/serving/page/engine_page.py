@@ -178,7 +178,7 @@ def _parts_of_default(points: Sequence[tuple[Setting, float, float, float, bool]
     """
     default = max((setting for setting, *_ in points), key=lambda setting: setting.core_mhz or math.inf)
     against = {series: energy_j for setting, series, energy_j, *_ in points if setting == default}
-    return engine_words.against_text(default), [
+    return setting_text(default, "the default clocks"), [
         {
             "mhz": setting.core_mhz,
             "part": 100.0 * energy_j / against[series],
