@@ -27,7 +27,7 @@ from wastenot.serving.cluster.model import (
     SetClock,
     Start,
 )
-from wastenot.serving.cluster.simulation.simulate import Answers, simulate_cluster, simulate_cluster_in_parts
+from wastenot.serving.cluster.simulation.simulate import Answers, ClusterRun, simulate_cluster
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.profile_file import read_engine
@@ -91,7 +91,7 @@ def run_parts(instances: int, rate_per_s: float, parts: int) -> None:
 
     simulate_cluster(poisson(20.0, 5.0, PROMPT, OUTPUT), cluster, Ramp(4))
     began = perf_counter()
-    simulate_cluster_in_parts(drawn(), cluster, Ramp(instances), answered)
+    ClusterRun(drawn(), cluster, Ramp(instances), answered).served()
     print(count, perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

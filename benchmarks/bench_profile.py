@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.verdict import Verdict
 from testbed.profiled_gpu import Truth, averaging_h200, gpu, kernel
 from wastenot.profiles.options import ProfileOptions
-from wastenot.profiles.profile import profile_kernel
+from wastenot.profiles.profile import profile as profile_of
 from wastenot.profiles.result import Profile, UnitPower
 
 SEEDS = range(20, 25)
@@ -36,7 +36,7 @@ def main(verdict: Verdict) -> None:
             for seed in SEEDS:
                 device, spec = made(seed), kernel(name)
                 truth = Truth.of(device, spec)  # at its initial temperature
-                profile = profile_kernel(device, spec, options=ProfileOptions(seed=seed))
+                profile = profile_of(spec, device, options=ProfileOptions(seed=seed))
                 for state in ("SSE", "SSP"):
                     errors.append(truth.error(profile, state))
                     plain.append(truth.error_of(_naive(profile, state), profile.state(state).unit - 1, profile.group))

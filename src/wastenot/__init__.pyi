@@ -28,13 +28,13 @@ from .kernels.calibration.calibrate import calibrate_sweep as calibrate_sweep
 from .kernels.forecast.forecast import forecast as forecast
 from .kernels.latency.measure import measure_latency as measure_latency
 from .kernels.page.page import report as report
+from .kernels.run.interleaved import validate as validate
 from .kernels.run.refine import Finalists as Finalists
 from .kernels.verbs import (
     Refinement as Refinement,
     refine as refine,
     sweep as sweep,
     transfer as transfer,
-    validate as validate,
     workload as workload,
 )
 from .meters.window import measure as measure

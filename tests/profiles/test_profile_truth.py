@@ -16,7 +16,7 @@ from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Burst
 from wastenot.devices.simulated.dynamics import Firmware
 from wastenot.profiles.options import ProfileOptions
-from wastenot.profiles.profile import profile_kernel
+from wastenot.profiles.profile import profile as profile_of
 from wastenot.profiles.result import UnitPower
 from wastenot.profiles.runs import BurstRuns, TimedRun, fullest_bin, on_host_clock, unit_times
 from wastenot.profiles.surface import fit_surface
@@ -31,7 +31,7 @@ def test_logger_of_1_ms(name: str) -> None:
     seed = 1
     device, spec = gpu("mi300x", seed), kernel(name)
     truth = Truth.of(device, spec)
-    profile = profile_kernel(device, spec, options=ProfileOptions(seed=seed, runs=100))
+    profile = profile_of(spec, device, options=ProfileOptions(seed=seed, runs=100))
     assert profile.complete
     assert profile.group == 1
     for state in ("SSE", "SSP"):
@@ -51,7 +51,7 @@ def test_bands_hold_the_power_where_readings_are_many() -> None:
     for name, seed in product(("gemm:4096", "gemm:8192"), (1, 2)):
         device, spec = gpu("mi300x", seed), kernel(name)
         truth = Truth.of(device, spec)
-        profile = profile_kernel(device, spec, options=ProfileOptions(seed=seed, budget_s=15.0, check=False))
+        profile = profile_of(spec, device, options=ProfileOptions(seed=seed, budget_s=15.0, check=False))
         halfway = truth.until(Truth.of(device, spec))
         held += [halfway.held(profile, state) for state in ("SSE", "SSP")]
     assert np.mean(held) > 0.85
@@ -65,7 +65,7 @@ def test_stated_means_hold_the_truth_with_a_sensor_that_lags() -> None:
         seed = 700 + number
         device, spec = gpu("h200", seed, **settling), kernel("gemm:4096")
         truth = Truth.of(device, spec)
-        profile = profile_kernel(device, spec, options=ProfileOptions(seed=seed, budget_s=40.0, check=False))
+        profile = profile_of(spec, device, options=ProfileOptions(seed=seed, budget_s=40.0, check=False))
         halfway = truth.until(Truth.of(device, spec))
         for state in profile.states:
             found = state.channels["total"]
@@ -76,7 +76,7 @@ def test_stated_means_hold_the_truth_with_a_sensor_that_lags() -> None:
 def test_groups_of_short_executions() -> None:
     """Under 25 µs executions in a row are one unit."""
     device, spec = gpu("mi300x", 3), kernel("gemv:4096")
-    profile = profile_kernel(device, spec, options=ProfileOptions(seed=3, runs=40, executions=40, check=False))
+    profile = profile_of(spec, device, options=ProfileOptions(seed=3, runs=40, executions=40, check=False))
     assert profile.group == 2
     truth = Truth.of(device, spec)
     assert max(truth.error(profile, state) for state in ("SSE", "SSP")) < 0.03
@@ -87,7 +87,7 @@ def test_slow_sensors(name: str, lags: bool) -> None:
     """1 to 5 ms: at most 6 % with the H200's sensor as it was measured (it lags, its delay drifts) and as published."""
     device, spec = gpu("h200", 1) if lags else averaging_h200(1), kernel(name)
     truth = Truth.of(device, spec)
-    profile = profile_kernel(device, spec, options=ProfileOptions(seed=1, budget_s=30.0))
+    profile = profile_of(spec, device, options=ProfileOptions(seed=1, budget_s=30.0))
     for state in ("SSE", "SSP"):
         assert profile.state(state).channels["total"].resolved
         assert truth.error(profile, state) < 0.06
@@ -98,7 +98,7 @@ def test_slow_sensors(name: str, lags: bool) -> None:
 def test_shorter_ones_are_groups_with_a_mean_and_a_band() -> None:
     """A kernel of 0.2 ms: what is inside is beyond a sensor of 25 ms, and the profile says so."""
     device, spec = gpu("h200", 1), kernel("gemm:4096")
-    profile = profile_kernel(device, spec, options=ProfileOptions(seed=1, budget_s=15.0, check=False))
+    profile = profile_of(spec, device, options=ProfileOptions(seed=1, budget_s=15.0, check=False))
     assert profile.group > 1
     steady = profile.state("SSP").channels["total"]
     assert not steady.resolved
@@ -125,7 +125,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_steady_execution_and_steady_power(kind: str, budget_s: float) -> None:
     device, spec = gpu("mi300x", 5, **KINDS[kind]), kernel("gemm:4096")
     truth = Truth.of(device, spec)
-    profile = profile_kernel(device, spec, options=ProfileOptions(seed=5, runs=60, budget_s=budget_s, check=False))
+    profile = profile_of(spec, device, options=ProfileOptions(seed=5, runs=60, budget_s=budget_s, check=False))
     if kind == "falling":
         assert truth.mean_w.max() > 1.05 * truth.mean_w[-1]
     assert abs(profile.state("SSE").unit - truth.sse) <= 1
@@ -134,15 +134,15 @@ def test_steady_execution_and_steady_power(kind: str, budget_s: float) -> None:
 
 def test_warm_up_of_another_length() -> None:
     device, spec = gpu("mi300x", 6, warm_up=(0.4, 0.3, 0.2, 0.15, 0.1)), kernel("gemm:8192")
-    profile = profile_kernel(device, spec, options=ProfileOptions(seed=6, runs=40, executions=16, check=False))
+    profile = profile_of(spec, device, options=ProfileOptions(seed=6, runs=40, executions=16, check=False))
     assert abs(profile.state("SSE").unit - 6) <= 1
 
 
 def test_outliers_have_a_profile_of_their_own() -> None:
     """The next bin: slower executions, which draw less."""
     common, slower = (
-        profile_kernel(
-            gpu("mi300x", 7, outlier_chance=0.3, outlier_slower=0.2), kernel("gemm:8192"),
+        profile_of(
+            kernel("gemm:8192"), gpu("mi300x", 7, outlier_chance=0.3, outlier_slower=0.2),
             options=ProfileOptions(seed=7, runs=50, executions=12, outliers=rank, check=False),
         )
         for rank in (0, 1)
@@ -200,10 +200,10 @@ def test_synchronising_drift_and_bins_each_make_it_better() -> None:
 def test_windows_make_it_better_where_the_sensor_averages() -> None:
     """The same readings taken as power of the moment: the naive profile."""
     device, spec = averaging_h200(4), kernel("gemm:12288")
-    profile = profile_kernel(device, spec, options=ProfileOptions(seed=4, budget_s=20.0, check=False))
+    profile = profile_of(spec, device, options=ProfileOptions(seed=4, budget_s=20.0, check=False))
     naive = averaging_h200(4)
     point = tuple(replace(channel, window_s=1e-6) for channel in naive.instrument().channels)
-    without = profile_kernel(naive, spec, options=ProfileOptions(seed=4, budget_s=20.0, check=False), channels=point)
+    without = profile_of(spec, naive, options=ProfileOptions(seed=4, budget_s=20.0, check=False), channels=point)
     truth = Truth.of(device, spec)
     assert truth.error(profile, "SSP") < 0.06
     assert truth.error(profile, "SSE") < 0.06

@@ -13,7 +13,7 @@ from wastenot.devices.instrument import BurstRun, Readings, burst_of
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.profiles.options import ProfileOptions
-from wastenot.profiles.profile import profile_kernel
+from wastenot.profiles.profile import profile as profile_of
 from wastenot.profiles.response import fit_response, late_among
 from wastenot.profiles.runs import TimedRun, on_host_clock, rest_before_run_s
 from wastenot.profiles.surface import fit_surface
@@ -127,7 +127,7 @@ def test_delays_that_drift_and_jump_are_followed() -> None:
 def test_a_profile_with_a_lagging_sensor() -> None:
     device, spec = _lagging(3, 0.01), kernel("gemm:8192")
     truth = Truth.of(device, spec)
-    profile = profile_kernel(device, spec, options=ProfileOptions(seed=3, budget_s=30.0))
+    profile = profile_of(spec, device, options=ProfileOptions(seed=3, budget_s=30.0))
     assert max(truth.error(profile, state) for state in ("SSE", "SSP")) < 0.06
     assert profile.counter is not None
     assert abs(profile.counter.difference) < 0.02

@@ -17,7 +17,7 @@ from wastenot.devices.simulated.preset import find_preset
 from wastenot.meters.sensors.updates import on_grid
 from wastenot.profiles.guidance import executions_in_unit, guidance_for
 from wastenot.profiles.options import ProfileOptions
-from wastenot.profiles.profile import profile_kernel
+from wastenot.profiles.profile import profile as profile_of
 from wastenot.profiles.runs import fullest_bin
 from wastenot.profiles.steady_state import steady_execution
 
@@ -75,7 +75,7 @@ def test_clocks_that_cannot_be_told_together() -> None:
         fit_clocks([RoundTrip(float(at), 5.0, at + 0.1) for at in range(5)])
     with pytest.raises(DeviceError, match="cannot be synchronised"):
         device = gpu("mi300x", gpu_clock=GpuClockModel(resolution_s=1e9))
-        profile_kernel(device, kernel("gemm:8192"))
+        profile_of(kernel("gemm:8192"), device)
 
 
 def test_stamps_on_the_grid_of_the_sensor() -> None:
@@ -102,7 +102,7 @@ def test_a_device_without_a_power_sensor() -> None:
     preset = find_preset("h200")
     blind = preset.model_copy(update={"sensors": preset.sensors.model_copy(update={"power": None})})
     with pytest.raises(BadInputError, match="no power sensor"):
-        profile_kernel(simulated_device(blind, "sim:h200"), kernel("gemm:8192"))
+        profile_of(kernel("gemm:8192"), simulated_device(blind, "sim:h200"))
 
 
 def test_devices_that_cannot_run_executions_one_by_one() -> None:
@@ -113,13 +113,13 @@ def test_devices_that_cannot_run_executions_one_by_one() -> None:
 def test_a_kernel_too_short_for_the_clock() -> None:
     device = gpu("h200", gpu_clock=GpuClockModel(resolution_s=1e-3, read_s=1e-6))
     with pytest.raises(CannotRunError, match="too short for a clock"):
-        profile_kernel(device, kernel("gemv:2048"))
+        profile_of(kernel("gemv:2048"), device)
 
 
 def test_too_few_readings_are_kept_and_marked() -> None:
     """A bin that few runs fall into: what was collected is there, and said to be too little."""
     device = gpu("mi300x", 1, outlier_chance=0.02)
-    profile = profile_kernel(device, kernel("gemm:4096"), options=ProfileOptions(runs=40, outliers=1, executions=30, seed=1))
+    profile = profile_of(kernel("gemm:4096"), device, options=ProfileOptions(runs=40, outliers=1, executions=30, seed=1))
     assert not profile.complete
     assert any("too few readings of interest" in note for note in profile.notes)
     assert profile.counter is None
@@ -137,7 +137,7 @@ def test_too_few_readings_are_kept_and_marked() -> None:
 )
 def test_executions_as_asked_for_that_do_not_tell_sse_and_ssp(preset: str, units: int, note: str) -> None:
     options = ProfileOptions(executions=units, seed=1, runs=60, budget_s=20.0)
-    profile = profile_kernel(gpu(preset, 1), kernel("gemm:8192"), options=options)
+    profile = profile_of(kernel("gemm:8192"), gpu(preset, 1), options=options)
     assert profile.complete == (not note)
     assert any(said.startswith(note) for said in profile.notes) == bool(note)
 
@@ -151,7 +151,7 @@ def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.Monk
         return run(instrument, burst, rest_s)
 
     monkeypatch.setattr(SimulatedInstrument, "_run", failing)
-    profile = profile_kernel(gpu("mi300x", 1), kernel("gemm:8192"), options=ProfileOptions(seed=1))
+    profile = profile_of(kernel("gemm:8192"), gpu("mi300x", 1), options=ProfileOptions(seed=1))
     assert not profile.complete
     assert profile.stopped == "sim:mi300x: the GPU is lost"
     with pytest.raises(DeviceError, match="gemm-8192: stopped early: sim:mi300x: the GPU is lost"):
@@ -165,7 +165,7 @@ def test_what_fails_at_once_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(SimulatedInstrument, "_run", failing)
     with pytest.raises(DeviceError, match="the GPU is lost"):
-        profile_kernel(gpu("mi300x", 1), kernel("gemm:8192"))
+        profile_of(kernel("gemm:8192"), gpu("mi300x", 1))
 
 
 def test_long_runs_whose_delay_stays_unknown_leave_an_incomplete_profile_of_the_short_ones(
@@ -173,7 +173,7 @@ def test_long_runs_whose_delay_stays_unknown_leave_an_incomplete_profile_of_the_
 ) -> None:
     """As where a sensor's delay jumped during each of them, and no time is left for others."""
     monkeypatch.setattr("wastenot.profiles.session.late_among", lambda moment_s, *_: np.full(len(moment_s), np.nan))
-    profile = profile_kernel(gpu("h200", 1), kernel("gemm:4096"), options=ProfileOptions(seed=1, budget_s=20.0, check=False))
+    profile = profile_of(kernel("gemm:4096"), gpu("h200", 1), options=ProfileOptions(seed=1, budget_s=20.0, check=False))
     assert not profile.complete
     assert "the budget of 20 s left no time for more" in profile.stopped
     assert {name for state in profile.states for name in state.channels} == {"total"}

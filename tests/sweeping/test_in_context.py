@@ -211,7 +211,7 @@ def test_what_is_broken_off_between_alone_and_in_context_is_kept_once(swept, tmp
 def test_a_plan_in_context_is_validated_in_context(swept):
     device, units, study, _ = swept
     made = plan(study.read(state="context"))
-    checked = validate(device, made, units, repeats=2, options=QUICK).validation
+    checked = validate(made, units, device, repeats=2, options=QUICK).validation
     assert checked is not None
     assert np.mean(checked.baseline_energy_j) == pytest.approx(made.baseline.energy_j, rel=0.01)
 

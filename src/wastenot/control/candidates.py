@@ -20,7 +20,7 @@ Knob = Literal["clock", "limit", "profile"]
 
 _STEP = 0.01  # between settings of a ladder
 _LOWEST_CLOCK = 0.4  # of the highest
-_WHOLE_W = 5.0  # limits are multiples of this, as people write them
+WHOLE_W = 5.0  # limits are multiples of this, as people write them
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,20 @@ def ladders_of(
     return tuple(found)
 
 
+def common_clocks(devices: Sequence[Device]) -> list[float]:
+    """Core clocks in MHz that all GPUs have, with whatever memory clock, ascending."""
+    clocks = ({mhz for row in each.clocks.supported_clocks().values() for mhz in row} for each in devices)
+    return sorted(set.intersection(*clocks))
+
+
+def common_limits_w(devices: Sequence[Device]) -> tuple[float, float] | None:
+    """The lowest and the highest power limit that all GPUs take; ``None`` where one reports none."""
+    ranges = [limits for each in devices if (limits := each.clocks.power_limits_w()) is not None]
+    return None if len(ranges) < len(devices) else (max(low for low, _ in ranges), min(high for _, high in ranges))
+
+
 def _clocks(devices: Sequence[Device], given: Sequence[float] | None) -> list[float]:
-    common = set.intersection(*({mhz for row in d.clocks.supported_clocks().values() for mhz in row} for d in devices))
+    common = common_clocks(devices)
     if given is not None:
         missing = next((mhz for mhz in given if mhz not in common), None)
         if missing is not None:
@@ -85,23 +97,23 @@ def _clocks(devices: Sequence[Device], given: Sequence[float] | None) -> list[fl
         return sorted(set(given), reverse=True)
     if not common:
         return []
-    highest = max(common)
-    return _thinned(sorted((mhz for mhz in common if _LOWEST_CLOCK * highest <= mhz < highest), reverse=True), highest)
+    highest = common[-1]
+    return _thinned([mhz for mhz in reversed(common) if _LOWEST_CLOCK * highest <= mhz < highest], highest)
 
 
 def _limits(devices: Sequence[Device], given: Sequence[float] | None) -> list[float]:
-    ranges = [limits for limits in (device.clocks.power_limits_w() for device in devices) if limits is not None]
-    if len(ranges) < len(devices):
+    limits = common_limits_w(devices)
+    if limits is None:
         if given is not None:
             raise BadInputError("`power_limit_w`: this GPU reports no power limits to choose from; leave it out")
         return []
-    low, high = max(each[0] for each in ranges), min(each[1] for each in ranges)
+    low, high = limits
     if given is not None:
         wrong = next((watts for watts in given if not low <= watts <= high), None)
         if wrong is not None:
             raise BadInputError(f"`power_limit_w` {wrong:g}: the GPU takes {low:g} to {high:g} W")
         return sorted(set(given), reverse=True)
-    step_w = _WHOLE_W * max(round(_STEP * high / _WHOLE_W), 1)
+    step_w = WHOLE_W * max(round(_STEP * high / WHOLE_W), 1)
     first = math.ceil(high / step_w) - 1
     return [watts for watts in (index * step_w for index in range(first, 0, -1)) if watts >= low]
 

@@ -60,6 +60,22 @@ class Setting:
 AUTO = Setting()
 
 
+def setting_text(setting: Setting, auto: str = "auto", *, named: bool = False, number: str = "g", space: str = " ") -> str:
+    """What is set, in few words: ``1410 MHz, memory 5001 MHz, 175 W``; parts that are left to the driver are not mentioned.
+
+    Args:
+        setting: the setting.
+        auto: what stands for the one in which nothing is set.
+        named: say which clock and which watts: ``core 1410 MHz, limit 175 W``.
+        number: format of numbers.
+        space: between a number and its unit.
+    """
+    core, limit = ("core ", "limit ") if named else ("", "")
+    numbers = ((core, setting.core_mhz, "MHz"), ("memory ", setting.memory_mhz, "MHz"), (limit, setting.power_limit_w, "W"))
+    parts = [f"{what}{value:{number}}{space}{unit}" for what, value, unit in numbers if value is not None]
+    return ", ".join(parts if setting.profile is None else [*parts, f"profile {setting.profile}"]) or auto
+
+
 def format_mhz(clock_mhz: float | None) -> str:
     """A clock as people read it: ``auto``, or the number without needless digits."""
     return "auto" if clock_mhz is None else f"{clock_mhz:g}"

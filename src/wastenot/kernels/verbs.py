@@ -186,57 +186,6 @@ def _tasks(
     return tasks_of(workload, granularity, state)
 
 
-def validate(
-    plan: PathLike | Plan,
-    study: PathLike | Study,
-    device: str | Device | None = None,
-    *,
-    workload: str | None = None,
-    repeats: int = 10,
-    options: PointOptions | None = None,
-    announce: Announce | None = None,
-    progress: Progress | None = None,
-) -> Plan:
-    """Measure a plan, interleaved with the default clocks.
-
-        >>> import wastenot as wn
-        >>> plan = wn.validate(wn.plan("my.db", max_slowdown=0.02), "my.db", repeats=2)
-        >>> plan.validation.energy_change.mean < 0
-        True
-
-    Args:
-        plan: the plan or its file.
-        study: the study that the plan was made from, its file or URL.
-        device: the device that the study was measured on, or its name; by default the one named in the study. A
-            simulated device of that name has different noise from the sweep's, for an honest test.
-        workload: its name in the study; by default the plan's.
-        repeats: measurements of the plan and of the default clocks, at least 2.
-        options: warm-up, window and precision of each point.
-        announce: receives how many measurements there are and how long they take, before they begin.
-        progress: receives each measurement.
-
-    Returns:
-        The plan with its validation.
-
-    Raises:
-        BadInputError: the plan was made for another device or for other kernels, or fewer than 2 repeats.
-        DeviceError: the device does not measure.
-        StudyError: the study cannot be read.
-    """
-    from wastenot.devices.open import device_of_study
-    from wastenot.kernels.run.interleaved import validate as measure_plan
-    from wastenot.meters.tasks import tasks_in_study
-    from wastenot.planning.plan_file import read_plan
-    from wastenot.study.store import open_study
-
-    made, source = read_plan(plan), open_study(study)
-    held = source.read(workload or made.workload, made.state, made.measured_granularity)
-    tasks = tasks_in_study(source, held)
-    target = _device(device or device_of_study(str(source), held.device), tasks, seed=1)
-    with target.clocks.claimed():
-        return measure_plan(target, made, tasks, repeats=repeats, options=options, announce=announce, progress=progress)
-
-
 @dataclass(frozen=True, slots=True)
 class Refinement:
     """A plan before and after its finalists were measured again.
@@ -377,13 +326,10 @@ def transfer(
         )
 
 
-def _device(device: str | Device, tasks: WorkloadTasks, seed: int = 0) -> Device:
+def _device(device: str | Device, tasks: WorkloadTasks) -> Device:
     """The device of a name; a recorded one replays the workload that the tasks are of."""
     from wastenot.devices.open import open_device
 
     if not isinstance(device, str):
         return device
-    recorded = device.startswith("recorded:")
-    return open_device(
-        device, seed=seed, workload=tasks.name if recorded else None, granularity=tasks.granularity if recorded else None
-    )
+    return open_device(device, workload=tasks.name, granularity=tasks.granularity)

@@ -162,7 +162,7 @@ def _energy(
         scatter = _gauge_scatter(steps, samples)
     else:
         flags.append(NO_STEPS if has_counter else NO_COUNTER)
-        steps = _gauge_steps(samples)
+        steps = gauge_steps(samples)
     energy = window_energy(steps, begin_s, end_s, gauge_scatter_w=scatter, left_w=left, right_w=right)
     if energy is not None:
         flags.extend(energy.flags)
@@ -187,7 +187,7 @@ def _gauge_scatter(steps: Steps, samples: Samples) -> float:
     return _GAUGE_SCATTER_FRACTION * float(np.median(differences)) / _NORMAL_MEDIAN
 
 
-def _gauge_steps(samples: Samples) -> Steps:
+def gauge_steps(samples: Samples) -> Steps:
     """The gauge's readings integrated as a counter would: each holds from half way to its neighbours."""
     known = ~np.isnan(samples.power_w)
     moments, powers = samples.moment_s[known], samples.power_w[known]

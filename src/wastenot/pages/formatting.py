@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 
+from wastenot.core import setting as settings
 from wastenot.core.origin import Origin
+from wastenot.core.setting import Setting
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
@@ -115,6 +119,15 @@ def number(value: float, digits: int = 4) -> str:
 def megahertz(clock_mhz: float | None) -> str:
     """A clock: ``auto``, or the number without needless digits, thousands separated."""
     return "auto" if clock_mhz is None else f"{clock_mhz:,.6g}"
+
+
+setting_text = partial(settings.setting_text, number=",.6g", space=SPACE)
+
+
+def clocks_text(setting: Setting) -> str:
+    """Core and memory clock, in this order in every table of kernels, then what else is set: ``1,410 / auto, 175 W``."""
+    others = setting_text(replace(setting, core_mhz=None, memory_mhz=None), "")
+    return f"{megahertz(setting.core_mhz)} / {megahertz(setting.memory_mhz)}{', ' if others else ''}{others}"
 
 
 def duration(seconds: float, digits: int = 2) -> str:

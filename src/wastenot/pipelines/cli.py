@@ -247,7 +247,7 @@ def pipeline(
     if as_json:
         print_json("pipeline", made.plan.document())
     else:
-        console().print(pipeline_text(made, out, frontier=frontier is not None))
+        console().print(pipeline_text(made.plan, out, frontier=frontier is not None))
 
 
 def parse_switch_time(text: str | None) -> float | None:

@@ -84,52 +84,16 @@ def profile(
             f"kernel '{profiled.name}' is being profiled, so it cannot come before itself; give another kernel"
         )
     target = open_device(device, seed=options.seed) if isinstance(device, str) else device
-    instrument = _with_functions(target, subjects.functions) if subjects.functions else None
-    return profile_kernel(
-        target, profiled, before=before, alternate=bool(alternate), options=options, channels=channels, progress=progress,
-        instrument=instrument,
-    )  # fmt: skip
-
-
-def profile_kernel(
-    device: Device,
-    kernel: KernelSpec,
-    *,
-    before: Sequence[tuple[KernelSpec, int]] = (),
-    alternate: bool = False,
-    options: ProfileOptions | None = None,
-    channels: Sequence[Channel] = (),
-    progress: Progress | None = None,
-    instrument: Instrument | None = None,
-) -> Profile:
-    """Profile the power of a kernel on an open device.
-
-    Args:
-        device: to run it on; it needs an instrument.
-        kernel: to profile.
-        before: executions of other kernels that come first in each run; the kernel then runs once, right after.
-        alternate: repeat ``before`` and the kernel alternately until power is steady, and profile the last execution.
-        options: how to profile.
-        channels: what is known about the sensors, by name; overrides the device's own.
-        progress: informed of every run.
-        instrument: to use instead of the device's own.
-
-    Raises:
-        DeviceError: there is no power sensor, the clocks cannot be synchronised, or the device failed before there was
-            enough for a profile.
-        CannotRunError: the kernel cannot be run, or is too short for the clock.
-    """
-    options = options or ProfileOptions()
-    instrument = device.instrument() if instrument is None else instrument
+    instrument = _with_functions(target, subjects.functions) if subjects.functions else target.instrument()
     known = {channel.name: channel for channel in channels}
     session = Session(
-        instrument, kernel, tuple(before), alternate, options,
+        instrument, profiled, before, bool(alternate), options,
         tuple(known.get(channel.name, channel) for channel in instrument.channels), progress or Silent(),
     )  # fmt: skip
     result = assemble(session.collect())
-    if options.check and not before and result.complete and device.sensors.energy_j() is not None:
+    if options.check and not before and result.complete and target.sensors.energy_j() is not None:
         try:
-            return replace(result, counter=check_by_counter(device, instrument, kernel, result))
+            return replace(result, counter=check_by_counter(target, instrument, profiled, result))
         except (DeviceError, KeyboardInterrupt) as error:
             note = f"not checked by the energy counter: {error or 'interrupted'}"
             return replace(result, notes=(*result.notes, note))

@@ -140,21 +140,19 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
 
     Raises:
         BadInputError: the task is of several kernels.
-        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.profiles.profile.profile_kernel`;
+        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.profiles.profile.profile`;
             also where it could have made something of what was collected before the device failed.
     """
     if not task.is_kernel:
         raise BadInputError(f"`granularity`: '{task.name}' has several kernels, SSE is that of one; use 'kernel'")
     from wastenot.profiles.options import ProfileOptions
-    from wastenot.profiles.profile import profile_kernel
+    from wastenot.profiles.profile import profile
 
     device.clocks.request(setting)
     device.time.sleep(_CLOCKS_ARRIVE_S)
     began_s, temperature_c = device.time.now_s(), device.sensors.temperature_c()
     budget_s = PROFILES * (options.warm_up_s + options.window_s)
-    found = profile_kernel(
-        device, task.steps[0][0], options=ProfileOptions(budget_s=budget_s, check=False), progress=Silent()
-    )
+    found = profile(task.steps[0][0], device, options=ProfileOptions(budget_s=budget_s, check=False), progress=Silent())
     found.raise_if_stopped()
     state = found.state("SSE")
     total = state.channels["total"]

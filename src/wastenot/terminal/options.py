@@ -320,12 +320,11 @@ class ClockControlOptions:
 
         ranges = parse_restore(self.restore_clocks)
         say_left_changed(name)
-        recorded = workload if name.startswith("recorded:") else None
         device = open_device(
             name,
             seed=seed,
-            workload=None if recorded is None else recorded.name,
-            granularity=None if recorded is None else recorded.granularity,
+            workload=None if workload is None else workload.name,
+            granularity=None if workload is None else workload.granularity,
             allow_clock_control=self.allow_clock_control,
             restore=ranges,
         )

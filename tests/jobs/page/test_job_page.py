@@ -9,8 +9,9 @@ from pytest import approx
 
 from testbed.recurring_jobs import recurred
 from wastenot.jobs.page.page import job_figures, job_page
-from wastenot.jobs.page.words import choice_text, setting_text
+from wastenot.jobs.page.words import choice_text
 from wastenot.jobs.plan.overview import overview_of
+from wastenot.pages.formatting import setting_text
 
 pytest.importorskip("altair")
 

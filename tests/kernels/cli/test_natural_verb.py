@@ -78,7 +78,10 @@ def test_it_says_everywhere_that_no_clock_was_set(made, capsys):
     for verb in (["kernel", "plan"], ["kernel", "forecast", *DRAWS], ["show"]):
         assert run([*verb, "--study", study] if verb != ["show"] else ["show", study]) == 0
         out = " ".join(capsys.readouterr().out.split())
-        assert any(words in out for words in ("No clock was set", "No clocks were set", "natural clocks, none set")), verb
+        assert any(
+            words in out
+            for words in ("No clock was set", "no clock was set", "No clocks were set", "natural clocks, none set")
+        ), verb
 
 
 def test_rerunning_measures_nothing_again(made, capsys):

@@ -471,8 +471,8 @@ class TestVerb:
     def test_the_text_says_that_it_is_a_forecast(self, run, capsys):
         run()
         text = capsys.readouterr().out
-        assert text.startswith("FORECAST for gpt3-small on sim:h200: ") and "forecast by kernel" in text
-        assert "95 %:" in text and "what would reduce it" in text and "qkv_gemm" in text
+        assert text.startswith("FORECAST for gpt3-small on sim:h200: ") and "Forecast by kernel" in text
+        assert "95\N{NO-BREAK SPACE}% interval" in text and "What would determine it" in text and "qkv_gemm" in text
 
     def test_json_and_file_are_the_same_document(self, run, capsys, tmp_path, found):
         run("--memory-too", "--json", "--out", str(tmp_path / "f.json"))

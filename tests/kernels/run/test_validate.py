@@ -55,7 +55,7 @@ def made(units, tmp_path_factory):
 
 def test_what_is_measured_again_is_the_truth(made, units, tmp_path):
     device, progress = open_device(NAME, seed=4), Counted()
-    checked = validate(device, made, units, repeats=5, options=QUICK, progress=progress)
+    checked = validate(made, units, device, repeats=5, options=QUICK, progress=progress)
     assert progress.steps == progress.finished == 2 * 5 * len(units.kernels)
     assert device.engine.requested == AUTO
     temperature = device.engine.temperature_c
@@ -80,7 +80,7 @@ def test_what_is_measured_again_is_the_truth(made, units, tmp_path):
 
 
 def test_an_edited_validation_is_noticed(made, units, tmp_path):
-    validate(open_device(NAME, seed=4), made, units, repeats=2, options=QUICK).write(tmp_path / "plan.json")
+    validate(made, units, open_device(NAME, seed=4), repeats=2, options=QUICK).write(tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text()
     (tmp_path / "plan.json").write_text(text.replace('"pairs": 4', '"pairs": 5'))
     with pytest.raises(BadInputError, match="pairs"):
@@ -91,7 +91,7 @@ def test_an_edited_validation_is_noticed(made, units, tmp_path):
 def test_intervals_cover_what_many_validations_give(made, units):
     """The 95 % intervals of validations on other seeds hold the mean of all of them about as often as they say."""
     seeds = range(10, 10 + ENOUGH)
-    found = [validate(open_device(NAME, seed=s), made, units, repeats=4, options=QUICK).validation for s in seeds]
+    found = [validate(made, units, open_device(NAME, seed=s), repeats=4, options=QUICK).validation for s in seeds]
     for what in ("time_change", "energy_change"):
         changes = [getattr(each, what) for each in found]
         centre = np.mean([change.mean for change in changes])
@@ -107,7 +107,7 @@ def test_refusals(made, units, wrong):
     with pytest.raises(
         BadInputError, match={"device": "not on", "kernels": "different kernels", "repeats": "at least 2"}[wrong]
     ):
-        validate(device, made, units, repeats=1 if wrong == "repeats" else 2, options=QUICK)
+        validate(made, units, device, repeats=1 if wrong == "repeats" else 2, options=QUICK)
 
 
 def test_clocks_are_released_when_it_breaks(made, units):
@@ -119,5 +119,5 @@ def test_clocks_are_released_when_it_breaks(made, units):
 
     device = open_device(NAME, seed=4)
     with pytest.raises(KeyboardInterrupt):
-        validate(device, made, units, repeats=3, options=QUICK, progress=Breaks())
+        validate(made, units, device, repeats=3, options=QUICK, progress=Breaks())
     assert device.engine.requested == AUTO

@@ -29,7 +29,7 @@ from wastenot.serving.cluster.model import (
     Stop,
     Wake,
 )
-from wastenot.serving.cluster.simulation.simulate import Answers, simulate_cluster, simulate_cluster_in_parts
+from wastenot.serving.cluster.simulation.simulate import Answers, ClusterRun, simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine_tables import OutsideProfileError
 from wastenot.serving.model.loads import LogNormal, poisson
@@ -352,7 +352,7 @@ def test_requests_that_come_in_parts_are_answered_as_at_once(cuts: tuple[int, ..
         for one, other in pairwise(edges)
     ]
     answered: list[tuple[Requests, Answers]] = []
-    run = simulate_cluster_in_parts(
+    run = ClusterRun(
         parts,
         small_cluster,
         controller,
@@ -360,7 +360,7 @@ def test_requests_that_come_in_parts_are_answered_as_at_once(cuts: tuple[int, ..
         router=Router.LEAST_TOKENS,
         predict=lambda part: 1.3 * part.output_tokens,
         bin_s=0.9,
-    )
+    ).served()
     assert [part for part, _ in answered] == [part for part in parts if len(part)]
     for name in Answers._fields:
         together = np.concatenate([getattr(answers, name) for _, answers in answered])
@@ -380,14 +380,14 @@ def test_parts_that_are_answered_go_before_the_next_ones_come(small_cluster: Clu
             events.append("comes")
             yield Requests(np.array([0.0, 1.0]) + 100.0 * hour, np.full(2, 100), np.full(2, 50))
 
-    simulate_cluster_in_parts(parts(), small_cluster, Scripted([Start(0, 0)]), lambda *_: events.append("goes"))
+    ClusterRun(parts(), small_cluster, Scripted([Start(0, 0)]), lambda *_: events.append("goes")).served()
     assert events == ["comes", *(["comes", "goes"] * 4), "goes"]
 
 
 def test_parts_out_of_order_are_refused(small_cluster: Cluster) -> None:
     late, early = (Requests(np.array([at_s]), np.array([9]), np.array([9])) for at_s in (5.0, 4.0))
     with pytest.raises(BadInputError, match="begins before the previous one ends"):
-        simulate_cluster_in_parts([late, early], small_cluster, Scripted([Start(0, 0)]), lambda *_: None)
+        ClusterRun([late, early], small_cluster, Scripted([Start(0, 0)]), lambda *_: None).served()
 
 
 @pytest.mark.parametrize("router", ROUTERS[:3])

@@ -7,7 +7,7 @@ import os
 import pwd
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from math import inf, isfinite
 from pathlib import Path
@@ -122,24 +122,7 @@ def fits(gpus: Gpus, gpu: Gpu) -> bool:
     return gpus is None or gpu.index in gpus or gpu.uuid in gpus
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFile:
-    """What one file says.
-
-    Attributes:
-        rules: in order.
-        restores: what GPUs are restored to.
-        budgets: that GPUs share.
-        values: of the policy's other fields, as far as they are given.
-    """
-
-    rules: tuple[Rule, ...]
-    restores: tuple[tuple[Gpus, Restore], ...] = ()
-    budgets: tuple[tuple[Gpus, float], ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-PolicyFiles = Mapping[Path, PolicyFile]
+PolicyFiles = Mapping[Path, Policy]
 """What the files of a policy say: its own first, then the rules of jobs, in the order in which these are tried."""
 
 
@@ -154,7 +137,7 @@ def read_files(path: Path, jobs: Path | None, before: PolicyFiles | None = None)
         jobs: a folder of files ``*.toml`` with more rules, such as those of a scheduler for its jobs.
         before: what the files said before.
     """
-    before, found, mistakes = before or {}, dict[Path, PolicyFile](), list[BadInputError]()
+    before, found, mistakes = before or {}, dict[Path, Policy](), list[BadInputError]()
     kept: PolicyFiles = {}
     try:
         more = _files(jobs)
@@ -175,12 +158,12 @@ def read_files(path: Path, jobs: Path | None, before: PolicyFiles | None = None)
 
 def policy_of(path: Path, files: PolicyFiles) -> Policy:
     """The policy that its files make: the rules of jobs come before its own."""
-    own = files.get(path, PolicyFile(()))
+    own = files.get(path, Policy(()))
     jobs = [rule for file, its in files.items() if file != path for rule in its.rules]
-    return Policy((*jobs, *own.rules), own.restores, own.budgets, **own.values)
+    return replace(own, rules=(*jobs, *own.rules))
 
 
-def _part(path: Path) -> PolicyFile:
+def _part(path: Path) -> Policy:
     for folder in {path.parent, path.resolve().parent}:
         _check_folder(folder)
     table = _Table(path, "", _load(path))
@@ -193,14 +176,14 @@ def _part(path: Path) -> PolicyFile:
     restores = tuple(_restore(each) for each in table.tables("restore"))
     budgets = tuple(_budget(each) for each in table.tables("budget"))
     table.finish()
-    return PolicyFile(rules, restores, budgets, {name: value for name, value in given.items() if value is not None})
+    return Policy(rules, restores, budgets, **{name: value for name, value in given.items() if value is not None})
 
 
-def _part_of_job(path: Path) -> PolicyFile:
+def _part_of_job(path: Path) -> Policy:
     table = _Table(path, "", _load(path, follow=False))
     rules = tuple(_rule(each) for each in table.tables("allow"))
     table.finish()
-    return PolicyFile(rules)
+    return Policy(rules)
 
 
 def _rule(table: _Table) -> Rule:

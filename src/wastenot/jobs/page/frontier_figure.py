@@ -12,10 +12,10 @@ import numpy as np
 from wastenot.core.wording import counted, listed
 from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.page.drawing import WIDE, about, energy_unit, scale_of, time_unit
-from wastenot.jobs.page.words import cost_beside_default, setting_text, time_text
+from wastenot.jobs.page.words import cost_beside_default, time_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, beside, inline, layered, specification_of, tooltips, words
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import percent, quantity, setting_text
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES

@@ -6,10 +6,10 @@ from functools import partial
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair, epochs_to_target
-from wastenot.jobs.page.words import cost_in_column, cost_unit, setting_text, time_text
+from wastenot.jobs.page.words import cost_in_column, cost_unit, time_text
 from wastenot.jobs.plan.decision import Outlook
 from wastenot.jobs.plan.overview import JobOverview, RunInHistory
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import percent, quantity, setting_text
 from wastenot.pages.table import Listed, Table, listing
 
 _SHOWN = 6

@@ -16,12 +16,11 @@ from wastenot.jobs.page.words import (
     pair_text,
     runs_of,
     saves_beside_default,
-    setting_text,
     target_text,
     time_text,
 )
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.pages.formatting import SPACE, percent, quantity
+from wastenot.pages.formatting import SPACE, percent, quantity, setting_text
 from wastenot.pages.panel import Line, Panel
 
 _HALF = 0.5

@@ -11,21 +11,11 @@ from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.plan.learning_cost import FIRST_RUNS
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.pages.formatting import SPACE, duration, percent, quantity
+from wastenot.pages.formatting import SPACE, duration, percent, quantity, setting_text
 
 _SAME = 0.005  # of a cost, which is no difference worth a word
 FEW = 3
 """Runs of a batch size, below which what is said of it is said with care."""
-
-
-def setting_text(setting: Setting) -> str:
-    """A setting as briefly as can be: ``175 W``, ``1,410 MHz``, ``auto``."""
-    parts = [f"{mhz:,.0f}{SPACE}MHz" for mhz in (setting.core_mhz,) if mhz is not None]
-    if setting.memory_mhz is not None:
-        parts.append(f"memory {setting.memory_mhz:,.0f}{SPACE}MHz")
-    if setting.power_limit_w is not None:
-        parts.append(f"{setting.power_limit_w:.0f}{SPACE}W")
-    return ", ".join(parts) or "auto"
 
 
 def pair_text(pair: Pair) -> str:

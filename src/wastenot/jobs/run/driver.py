@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 
 from wastenot.control.blocks import LEAST_ITERATIONS, MOST_PAUSES, PAUSE, Stretch
@@ -25,12 +26,13 @@ from wastenot.control.marker import EPOCH, ITERATION, Marker
 from wastenot.control.status import Tuning
 from wastenot.control.trial_driver import TrialDriver
 from wastenot.core.errors import ClocksRefusedError
-from wastenot.core.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting, setting_text
 from wastenot.devices.protocol import Device
 from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.plan.limits import Limits, slice_length_s
-from wastenot.jobs.run.settings import words
 from wastenot.jobs.tables.records import Speed
+
+words = partial(setting_text, auto="default clocks", named=True)
 
 _LATEST = 15
 _MOST_UNREAD = 3  # slices whose energy could not be read, after which none is worth it

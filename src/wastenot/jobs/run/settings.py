@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from wastenot.control.candidates import WHOLE_W, common_clocks, common_limits_w
 from wastenot.core.errors import ClocksRefusedError
-from wastenot.core.setting import AUTO, Setting
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
 
 Knob = Literal["limits", "clocks"]
@@ -14,7 +15,6 @@ Knob = Literal["limits", "clocks"]
 _STEPS = 12  # of power limits
 _LOWEST = 0.35  # of the greatest limit, or of the highest clock
 _CLOCK_STEP = 0.05
-_WHOLE_W = 5.0  # limits are multiples of this, as people write them
 
 
 def job_settings(gpus: Sequence[Device], knob: Knob) -> tuple[Setting, ...]:
@@ -35,35 +35,21 @@ def job_settings(gpus: Sequence[Device], knob: Knob) -> tuple[Setting, ...]:
     return found
 
 
-def words(setting: Setting) -> str:
-    """A setting for people, without the parts that are left to the driver."""
-    if setting == AUTO:
-        return "default clocks"
-    parts = []
-    if setting.core_mhz is not None:
-        parts.append(f"core {setting.core_mhz:g} MHz")
-    if setting.memory_mhz is not None:
-        parts.append(f"memory {setting.memory_mhz:g} MHz")
-    if setting.power_limit_w is not None:
-        parts.append(f"limit {setting.power_limit_w:g} W")
-    return ", ".join(parts)
-
-
 def _limits(gpus: Sequence[Device]) -> tuple[Setting, ...]:
-    ranges = [each for gpu in gpus if (each := gpu.clocks.power_limits_w()) is not None]
-    if len(ranges) < len(gpus):
+    limits = common_limits_w(gpus)
+    if limits is None:
         return ()
-    low, high = max(each[0] for each in ranges), min(each[1] for each in ranges)
+    low, high = limits
     lowest = max(low, _LOWEST * high)
     wanted = (high - (high - lowest) * step / (_STEPS - 1) for step in range(_STEPS))
-    whole = (watts if watts in (low, high) else _WHOLE_W * round(watts / _WHOLE_W) for watts in wanted)
+    whole = (watts if watts in (low, high) else WHOLE_W * round(watts / WHOLE_W) for watts in wanted)
     return tuple(Setting(power_limit_w=watts) for watts in dict.fromkeys(whole) if low <= watts <= high)
 
 
 def _clocks(gpus: Sequence[Device]) -> tuple[Setting, ...]:
-    common = set.intersection(*({mhz for row in gpu.clocks.supported_clocks().values() for mhz in row} for gpu in gpus))
+    common = common_clocks(gpus)
     kept: list[float] = []
-    for mhz in sorted(common, reverse=True):
-        if mhz >= _LOWEST * max(common) and (not kept or kept[-1] / mhz >= 1.0 + _CLOCK_STEP):
+    for mhz in reversed(common):
+        if mhz >= _LOWEST * common[-1] and (not kept or kept[-1] / mhz >= 1.0 + _CLOCK_STEP):
             kept.append(mhz)
     return tuple(Setting(core_mhz=mhz) for mhz in kept)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from wastenot.pages.formatting import change, changes, percent, quantity
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import option
 from wastenot.terminal.options import (
@@ -19,7 +18,7 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.kernels.forecast.result import Forecast, NaturalForecast, Quantiles
+    from wastenot.kernels.forecast.result import Forecast
 
 
 def forecast(
@@ -86,57 +85,20 @@ def forecast(
 
 
 def forecast_text(predicted: Forecast) -> RenderableType:
-    """The forecast as text: marked as a forecast, intervals first, clocks last."""
-    from wastenot.kernels.forecast.page import effect_text, kernels_listing
-    from wastenot.terminal.tables import Group, Text, rich_table
+    """The forecast as its page has it, marked as a forecast; clocks last."""
+    from wastenot.kernels.forecast.forecast import MEMORY_LEFT
+    from wastenot.kernels.forecast.page import effect_text, forecast_tables, made_from, panels, verdict_text
+    from wastenot.terminal.panels import panel_text
+    from wastenot.terminal.tables import Group, Paragraph, Text, named_rows, rich_table
 
     effect = effect_text(predicted)
-    lines = [
-        f"FORECAST for {predicted.workload} on {predicted.device}: {effect[:1].lower()}{effect[1:]}",
+    what = f"FORECAST for {predicted.workload} on {predicted.device}: {effect[:1].lower()}{effect[1:]}; "
+    tables = [table for _, table in forecast_tables(predicted) if table is not None]
+    return Group(
+        Paragraph(Text(f"{what}{verdict_text(predicted)}")),
         "",
-        "No clocks were set, only the default clocks (auto)"
-        f"{'' if predicted.natural is None else ' and those that the GPU went through by itself'} were "
-        f"measured ({predicted.observed_origin}; {quantity(predicted.auto_time_s, 's')}, "
-        f"{quantity(predicted.auto_energy_j, 'J')} per iteration)",
-        "",
-        *_within_range(predicted.natural),
-        *(() if predicted.natural is None else ("any clock, including those below the range seen:",)),
-        f"energy  {_interval(predicted.energy_change)}",
-        f"time    {_interval(predicted.time_change)}   (allowed: {change(predicted.max_slowdown)})",
-        f"saves energy in {percent(predicted.saves_share, 0)} of {predicted.draws} possible GPUs "
-        f"({'memory clock unchanged, ' if predicted.core_only else ''}clocks, limit and peaks of {predicted.gpu}; "
-        f"{'otherwise like any GPU' if predicted.knowledge == 'any' else 'otherwise close to its preset'})",
-        "",
-        *_before(predicted.natural),
-        "where the uncertainty comes from, and what would reduce it:",
-        *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in predicted.unknowns),
-        *(f"note: {note}" for note in predicted.notes),
-    ]
-    return Group(*map(Text, [*lines, "", "forecast by kernel:"]), rich_table(kernels_listing(predicted, "By kernel")))
-
-
-def _within_range(natural: NaturalForecast | None) -> list[str]:
-    """What caps within the clocks seen would save."""
-    if natural is None:
-        return []
-    return [
-        f"caps on core clocks within the range seen ({natural.low_mhz:,.0f} to {natural.high_mhz:,.0f} MHz; a kernel below "
-        "the clocks it was seen at counts with the most time and power that physics allows), energy by slowdown limit:",
-        *(
-            f"{percent(row.max_slowdown, 1):>6}  {_interval(row.energy_change)}, {caps}"
-            for caps, rows in (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
-            for row in rows
-        ),
-        f"uncertainties there: errors of the curves, and {percent(natural.locked_power_sd, 1)} (assumed) of power, since a "
-        "locked clock may draw a different power than the same clock under the regulator",
-        "",
-    ]
-
-
-def _before(natural: NaturalForecast | None) -> list[str]:
-    """The same forecast without what natural clocks say."""
-    return [] if natural is None else [f"before  {_interval(natural.without)}   (energy, from the default clocks alone)", ""]
-
-
-def _interval(spread: Quantiles) -> str:
-    return f"{change(spread.median)} (median), 80 %: {changes(spread.central_80)}, 95 %: {changes(spread.central_95)}"
+        *map(panel_text, panels(predicted)),
+        named_rows(made_from(predicted)),
+        *(part for table in tables for part in ("", Text(table.title, style="bold"), rich_table(table))),
+        *(Paragraph(Text(f"note: {note}", style="yellow")) for note in predicted.notes if not note.endswith(MEMORY_LEFT)),
+    )

@@ -15,7 +15,7 @@ from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.story import story_of
 from wastenot.kernels.page.summary import among, coverage_note, plan_numbers, warnings
 from wastenot.kernels.page.tables import applicable_table, comparison_table, kernel_table
-from wastenot.pages.formatting import change, megahertz, percent, quantity
+from wastenot.pages.formatting import change, clocks_text, percent, quantity
 from wastenot.pages.panel import Story
 from wastenot.pages.price import Price
 from wastenot.pages.table import Listed
@@ -155,9 +155,7 @@ def difference_text(difference: PlanDifference, made: Plan, first: str, second: 
     def text(setting: Setting | None) -> Text:
         if setting is None or setting.is_auto:
             return Text("absent" if setting is None else "auto")
-        limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
-        limit += "" if setting.profile is None else f", {setting.profile}"
-        return Text(f"{megahertz(setting.core_mhz)} / {megahertz(setting.memory_mhz)}{limit}")
+        return Text(clocks_text(setting))
 
     names = (Path(first).name, Path(second).name)
     table = plain_table(("kernel", *(names if names[0] != names[1] else (first, second))), ("time", "energy"))

@@ -53,7 +53,7 @@ def validate(
 ) -> None:
     """Measure a plan, interleaved with the default clocks (auto)."""
     from wastenot.devices.open import device_of_study
-    from wastenot.kernels.verbs import validate as validate_plan
+    from wastenot.kernels.run.interleaved import validate as validate_plan
     from wastenot.planning.plan_file import read_plan
     from wastenot.study.store import open_study
     from wastenot.sweeping.announce import announce

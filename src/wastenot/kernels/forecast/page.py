@@ -37,7 +37,7 @@ _UNKNOWNS = {
 }
 
 
-def kernels_listing(predicted: Forecast, title: str) -> Table:
+def _kernels_table(predicted: Forecast) -> Table:
     """The forecast by kernel, those that use most energy first."""
     within = f"80{SPACE}% of draws"
     memory: tuple[Listed[KernelForecast], ...] = (
@@ -55,7 +55,7 @@ def kernels_listing(predicted: Forecast, title: str) -> Table:
         Listed(within, lambda row: changes(row.energy_change.central_80, 1)),
     )
     note = f"Core clock and energy of a call: medians of possible GPUs, and what holds 80{SPACE}% of them."
-    return listing(title, _by_energy(predicted), fields, note)
+    return listing("Forecast by kernel", _by_energy(predicted), fields, note)
 
 
 def _by_energy(predicted: Forecast) -> list[KernelForecast]:
@@ -120,11 +120,11 @@ def _limit(max_slowdown: float) -> str:
     return f"at most {100.0 * max_slowdown:.3g}{SPACE}% slower" if max_slowdown else "with no slowdown"
 
 
-def _panels(predicted: Forecast) -> tuple[Panel, ...]:
+def panels(predicted: Forecast) -> tuple[Panel, ...]:
     """What one cap, and then one for each kernel, would save; without natural clocks any clock; and how sure that is."""
     natural, limit = predicted.natural, _limit(predicted.max_slowdown)
     left = ", memory clock unchanged" if predicted.core_only else ""
-    panels: list[Panel] = []
+    found: list[Panel] = []
     if natural is not None:
         span = f", within the clocks seen, {natural.low_mhz:,.0f} to {natural.high_mhz:,.0f}{SPACE}MHz"
         kinds = (("One cap for all kernels", natural.one_cap), ("A cap for each kernel", natural.within_range))
@@ -138,13 +138,13 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             told = [row for row in rows if row is not asked and not _is_nothing(row.energy_change)]
             others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in told]
             saved_j = max(-asked.energy_change.median, 0.0) * predicted.auto_energy_j
-            text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}{'' if panels else span}."
+            text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}{'' if found else span}."
             slower = Line("Slowdown", percent(asked.time_change.median, 1))
-            panels.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), slower, *others)))
+            found.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), slower, *others)))
     any_clock = _at_any_clock(predicted)
-    if not panels:
+    if not found:
         text = f"of the energy if switching were instant, {limit}{left}; all but the default clocks rests on a model."
-        panels.append(Panel("Any clock", _saved(any_clock), text, lines=(_spread(any_clock.energy_change),)))
+        found.append(Panel("Any clock", _saved(any_clock), text, lines=(_spread(any_clock.energy_change),)))
     lines = []
     if predicted.unknowns:
         most = predicted.unknowns[0]
@@ -153,8 +153,8 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             Line("To determine it", most.narrowed_by),
         ]
     saving = f"{round(predicted.saves_share * predicted.draws):,} of {predicted.draws:,}"
-    panels.append(Panel("Sure to save?", saving, "possible GPUs save energy.", lines=tuple(lines)))
-    return tuple(panels)
+    found.append(Panel("Sure to save?", saving, "possible GPUs save energy.", lines=tuple(lines)))
+    return tuple(found)
 
 
 def _saved(row: RangeForecast) -> str:
@@ -314,14 +314,32 @@ def _about(predicted: Forecast) -> str:
     return f"{predicted.workload} on {predicted.device} · forecast from {predicted.observed_origin} numbers"
 
 
+def forecast_tables(predicted: Forecast) -> list[tuple[str, Table | None]]:
+    """Where the uncertainty comes from, the forecast by plan, and by kernel; each with its name."""
+    return [
+        ("unknowns", _unknowns_table(predicted)),
+        ("forecast", _changes_table(predicted)),
+        ("kernels", _kernels_table(predicted)),
+    ]
+
+
+def made_from(predicted: Forecast) -> list[tuple[str, str]]:
+    """What it rests on, as (name, text) pairs."""
+    auto = f"{quantity(predicted.auto_time_s, 's')}, {quantity(predicted.auto_energy_j, 'J')} ({predicted.observed_origin})"
+    like = "otherwise like any GPU" if predicted.knowledge == "any" else "otherwise close to its preset"
+    return [
+        ("Iteration at the default clocks", auto),
+        *(("Memory clock", note) for note in predicted.notes if note.endswith(MEMORY_LEFT)),
+        ("Possible GPUs", f"{predicted.draws:,} with the clocks, limit and peaks of {predicted.gpu}; {like}"),
+    ]
+
+
 def forecast_page(predicted: Forecast) -> Page:
     """The page of a forecast.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    auto = f"{quantity(predicted.auto_time_s, 's')}, {quantity(predicted.auto_energy_j, 'J')} ({predicted.observed_origin})"
-    like = "otherwise like any GPU" if predicted.knowledge == "any" else "otherwise close to its preset"
     worth = -max(_headline(predicted).energy_change.central_95) >= _WORTH
     return Page(
         verb="forecast",
@@ -330,7 +348,7 @@ def forecast_page(predicted: Forecast) -> Page:
         origin="forecast",
         effect=effect_text(predicted),
         verdict=verdict_text(predicted),
-        panels=_panels(predicted),
+        panels=panels(predicted),
         next_step=_next_step(predicted),
         figures=forecast_figures(predicted),
         tone="promised" if worth else "neutral",
@@ -338,18 +356,10 @@ def forecast_page(predicted: Forecast) -> Page:
         folded=Folded(
             "The numbers of the figures",
             "where the uncertainty comes from, by plan, and by kernel",
-            tables=[
-                ("unknowns", _unknowns_table(predicted)),
-                ("forecast", _changes_table(predicted)),
-                ("kernels", kernels_listing(predicted, "Forecast by kernel")),
-            ],
+            tables=forecast_tables(predicted),
         ),
         notes=[sentence(note) for note in predicted.notes if not note.endswith(MEMORY_LEFT)],
         about=_about(predicted),
         device=predicted.device,
-        made_from=[
-            ("Iteration at the default clocks", auto),
-            *(("Memory clock", note) for note in predicted.notes if note.endswith(MEMORY_LEFT)),
-            ("Possible GPUs", f"{predicted.draws:,} with the clocks, limit and peaks of {predicted.gpu}; {like}"),
-        ],
+        made_from=made_from(predicted),
     )

@@ -199,7 +199,7 @@ def _card(card: _Card, progress: Progress) -> CardResult:
     plan = Planner(sweep).plan(_STRICT)
     # On a fresh device, so that validation gives the same numbers even if the sweep was interrupted and resumed.
     again = open_device(name, seed=card.seed + 100)
-    plan = validate(again, plan, kernels, repeats=REPEATS, progress=_Part(progress, f"{name}, validation"))
+    plan = validate(plan, kernels, again, repeats=REPEATS, progress=_Part(progress, f"{name}, validation"))
     plan.write(folder / "plan.json")
     overview = make_overview(sweep, plan)
     page = plan_page(overview)

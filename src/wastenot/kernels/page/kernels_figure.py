@@ -11,7 +11,7 @@ from wastenot.core.wording import counted
 from wastenot.kernels.page.plan_figure import REACH, if_instant, plan_figure
 from wastenot.kernels.plan.overview import KernelTotal, PlanOverview
 from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, tooltips
-from wastenot.pages.formatting import change, megahertz, percent, quantity, shortened
+from wastenot.pages.formatting import change, clocks_text, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
 
@@ -91,11 +91,7 @@ def _bars(kernels: Sequence[KernelTotal]) -> list[_Bar]:
 
 
 def _clocks(kernel: KernelTotal) -> str:
-    setting = kernel.setting
-    if setting.is_auto:
-        return "default"
-    limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
-    return f"{megahertz(setting.core_mhz)} / {megahertz(setting.memory_mhz)}{limit}"
+    return "default" if kernel.setting.is_auto else clocks_text(kernel.setting)
 
 
 def _chart(bars: Sequence[_Bar], overview: PlanOverview) -> Any:

@@ -14,13 +14,17 @@ from scipy.special import stdtrit
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import PathLike
 from wastenot.core.origin import Origin
 from wastenot.core.progress import Progress, Silent
 from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.open import device_of_study, open_device
 from wastenot.devices.protocol import Device
-from wastenot.meters.tasks import WorkloadTasks
+from wastenot.meters.tasks import WorkloadTasks, tasks_in_study
 from wastenot.planning.plan import Measured, Plan, Validation
+from wastenot.planning.plan_file import read_plan
 from wastenot.study.catalog import UNKNOWN_DEVICE
+from wastenot.study.store import Study, open_study
 from wastenot.sweeping.estimate import COLD_S, WARM_S, Announce, Estimate, Span, finished_estimate, point_s
 from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
 from wastenot.sweeping.states import check_state, measurer, tasks_before
@@ -163,49 +167,68 @@ def _interval(plan: FloatArray, auto: FloatArray) -> Interval:
 
 
 def validate(
-    device: Device,
-    plan: Plan,
-    units: WorkloadTasks,
+    plan: PathLike | Plan,
+    study: PathLike | Study | WorkloadTasks,
+    device: str | Device | None = None,
     *,
+    workload: str | None = None,
     repeats: int = 10,
     options: PointOptions | None = None,
     announce: Announce | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Measure every kernel at the plan's setting and at auto, interleaved, several times.
+    """Measure a plan, interleaved with the default clocks.
+
+        >>> import wastenot as wn
+        >>> plan = wn.validate(wn.plan("my.db", max_slowdown=0.02), "my.db", repeats=2)
+        >>> plan.validation.energy_change.mean < 0
+        True
 
     Args:
-        device: that the plan was made for.
-        plan: to validate.
-        units: what its kernels run.
-        repeats: of each, at least 2.
-        options: how to measure.
+        plan: the plan or its file.
+        study: the study that the plan was made from, its file or URL; or what the plan's kernels run.
+        device: the device that the study was measured on, or its name; by default the one named in the study. A
+            simulated device of that name has different noise from the sweep's, for an honest test.
+        workload: its name in the study; by default the plan's.
+        repeats: measurements of the plan and of the default clocks, at least 2.
+        options: warm-up, window and precision of each point.
         announce: receives how many measurements there are and how long they take, before they begin.
-        progress: is shown each measurement.
+        progress: receives each measurement.
 
     Returns:
         The plan with its validation; one that it had before is replaced.
 
     Raises:
-        BadInputError: the plan is for another device or other kernels, or fewer than 2 repeats.
+        BadInputError: the plan was made for another device or for other kernels, or fewer than 2 repeats.
         DeviceError: the device does not measure.
+        StudyError: the study cannot be read.
     """
-    label = device.identity.label
-    if plan.device not in (label, UNKNOWN_DEVICE):  # whoever knows better names the device
+    made, named = read_plan(plan), device
+    if isinstance(study, WorkloadTasks):
+        units, named = study, named or device_of_study("the plan", made.device)
+    else:
+        source = open_study(study)
+        held = source.read(workload or made.workload, made.state, made.measured_granularity)
+        units, named = tasks_in_study(source, held), named or device_of_study(str(source), held.device)
+    if isinstance(named, str):
+        named = open_device(named, seed=1, workload=units.name, granularity=units.granularity)
+    label = named.identity.label
+    if made.device not in (label, UNKNOWN_DEVICE):  # whoever knows better names the device
         raise BadInputError(
-            f"the plan was made on '{plan.device}', not on '{label}'; give that device, make a new plan, or, if they are "
+            f"the plan was made on '{made.device}', not on '{label}'; give that device, make a new plan, or, if they are "
             f"the same and the sweep was imported, import it again with `device_name` '{label}'"
         )
     names = [kernel.name for kernel in units.kernels]
-    if names != [row.kernel for row in plan.assignments]:
-        raise BadInputError(f"the plan (workload '{plan.workload}') has different kernels from '{units.name}'")
+    if names != [row.kernel for row in made.assignments]:
+        raise BadInputError(f"the plan (workload '{made.workload}') has different kernels from '{units.name}'")
     check_repeats(repeats)
-    if announce is not None:
-        announce(estimate_interleaved(device, units, repeats=repeats, options=options))
     progress = progress or Silent()
-    progress.begin(2 * repeats * len(names))
-    settings = {row.kernel: row.setting for row in plan.assignments}
-    runs = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
+    settings = {row.kernel: row.setting for row in made.assignments}
+    with named.clocks.claimed():
+        if announce is not None:
+            announce(estimate_interleaved(named, units, repeats=repeats, options=options))
+        progress.begin(2 * repeats * len(names))
+        runs = compare_with_auto(named, units, settings, repeats=repeats, options=options, progress=progress)
     validation = Validation(
         device=label,
         repeats=repeats,
@@ -218,7 +241,7 @@ def validate(
         time_change=_measured(runs.time_change),
         energy_change=_measured(runs.energy_change),
     )
-    return plan.model_copy(update={"validation": validation}).sealed()
+    return made.model_copy(update={"validation": validation}).sealed()
 
 
 def _measured(change: Interval) -> Measured:

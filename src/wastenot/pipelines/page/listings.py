@@ -40,12 +40,12 @@ def stages_table(overview: PipelineOverview) -> Table:
         Listed("Energy, mean", lambda key: sum(box.energy_j for box in after[key]) / len(after[key]), _short_j),
         Listed("Core clock", lambda key: fmean(clocks[key]) if clocks[key] else None, text_of=among, unknown="auto"),
     )
-    before_is = f"before is at the {before_text(overview.plan)}"
     ordered = sorted(after, key=lambda key: key[0])
     changed = [key for key in ordered if any(box.clocks != before[key][0].clocks for box in after[key])] or ordered
     rest = "" if len(changed) == len(ordered) else " All other instructions are as before."
-    note = f"For one micro-batch on one GPU; {before_is}.{rest}"
-    return listing("Instructions whose clocks change", changed, columns, note, shown=_SHOWN)
+    note = f"Before: at the {before_text(overview.plan)}.{rest}"
+    title = "Instructions whose clocks change, for one micro-batch on one GPU"
+    return listing(title, changed, columns, note, shown=_SHOWN)
 
 
 def frontier_table(overview: PipelineOverview) -> Table | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
-from wastenot.pages.formatting import quantity
+from wastenot.pages.formatting import quantity, setting_text
 from wastenot.pages.narrow import PANEL_WIDTH
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.model.schedule import OVERLAPPED
@@ -245,12 +245,7 @@ def clocks_text(clocks: Sequence[Clocks]) -> str:
     """The clocks of an instruction in a few words: one setting, or the range of those it goes through."""
     settings = [each.setting for each in clocks]
     if len(set(settings)) == 1:
-        one = settings[0]
-        if one.is_auto:
-            return "auto"
-        memory = "" if one.memory_mhz is None else f", memory {mhz_text(one.memory_mhz)}"
-        limit = "" if one.power_limit_w is None else f", limit {one.power_limit_w:g} W"
-        return f"core {mhz_text(one.core_mhz)}{memory}{limit}"
+        return setting_text(settings[0], named=True)
     cores = sorted({each.core_mhz for each in settings if each.core_mhz is not None})
     if not cores:
         return f"{len(clocks)} settings"

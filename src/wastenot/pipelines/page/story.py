@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, number, pace, percent, quantity, round_quantity, saved_range
+from wastenot.pages.formatting import SPACE, change, number, pace, percent, quantity, round_quantity, saved_range
 from wastenot.pages.panel import Line, Next, Panel, Tone
 from wastenot.pipelines.page.drawing import before_text, mhz_text, ranks_text
 from wastenot.pipelines.plan.overview import PipelineOverview
@@ -53,8 +53,7 @@ def _verdict(plan: PipelinePlan) -> str:
     elif plan.max_slowdown is None:
         kept = ""
     else:
-        slowest = f"at most {100.0 * plan.max_slowdown:.3g}{SPACE}% slower" if plan.max_slowdown else "no slower"
-        kept = f"{slowest}{sure}"
+        kept = f"at most {100.0 * plan.max_slowdown:.3g}{SPACE}% slower{sure}" if plan.max_slowdown else sure.strip()
     return ", ".join(filter(None, (kept, _HOW[plan.origin])))
 
 
@@ -66,11 +65,15 @@ def _energy(overview: PipelineOverview) -> Panel:
     if plan.promise is not None:
         sure = f"{percent(plan.promise.level, 0)} interval"
         lines.append(Line(sure, saved_range(plan.promise.energy_change_interval, 1)))
-    used = f"{joules(after.energy_j)} instead of {joules(before.energy_j)} at the {before_text(plan)}"
+    if plan.replicas > 1:
+        saving = plan.replicas - (plan.until_s is not None)  # the straggler saves nothing
+        which = "of them" if saving == plan.replicas else "that wait for the straggler"
+        saved = f"{joules(saving * (plan.baseline.energy_j - plan.predicted.energy_j))} saved per iteration"
+        lines.append(Line("All pipelines", f"{saving} {which}, {saving * plan.gpus:,} GPUs: {saved}"))
+    used = f"using {joules(after.energy_j)} instead of {joules(before.energy_j)} at the {before_text(plan)}"
     value = f"{percent(abs(plan.energy_change), 1)} {'saved' if plan.energy_change <= 0.0 else 'more'}"
-    return Panel(
-        "Energy of an iteration", value, f"{used}, all {counted(plan.gpus, 'GPU')} of a pipeline.", lines=tuple(lines)
-    )
+    gpus = counted(plan.gpus, "GPU") + (" of a pipeline" if plan.replicas > 1 else "")
+    return Panel("Energy of an iteration", value, f"{used}, all {gpus}.", lines=tuple(lines))
 
 
 def _time(overview: PipelineOverview) -> Panel:
@@ -88,9 +91,21 @@ def _time(overview: PipelineOverview) -> Panel:
     lines += [
         Line("An iteration takes", took if abs(after.time_s / before.time_s - 1.0) < _SAME else
              f"{quantity(after.time_s, 's', 4)} instead of {took}"),
-        Line("Switching", switching_text(plan).partition(";")[0]),
+        Line("Switching", switching_text(plan).rpartition(";")[0]),
+        Line("Critical", _critical(overview)),
     ]  # fmt: skip
+    if plan.promise is not None:
+        ends = " to ".join(map(change, plan.promise.time_change_interval))
+        lines.append(Line(f"{percent(plan.promise.level, 0)} interval", f"{ends} of its time"))
     return Panel("GPUs wait", waits, f"instead of {percent(before.waiting, 1)}, for other ranks.", lines=tuple(lines))
+
+
+def _critical(overview: PipelineOverview) -> str:
+    """How many instructions could not be any slower, and where most of them are."""
+    boxes = [box for box in overview.after.boxes if box.clocks]
+    stages = [box.stage for box in boxes if box.critical]
+    most = max(set(stages), key=stages.count, default=0)
+    return f"{len(stages):,} of {counted(len(boxes), 'instruction')}, {stages.count(most):,} of them on stage {most}"
 
 
 def _clocks(overview: PipelineOverview) -> list[Line]:

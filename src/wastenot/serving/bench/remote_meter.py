@@ -11,13 +11,14 @@ then is not known is not told.
 from __future__ import annotations
 
 import http.client
+import math
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -25,6 +26,8 @@ import numpy as np
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
+from wastenot.meters.power_log import PowerLog
+from wastenot.meters.result import gauge_steps
 from wastenot.meters.window_energy import SHORT, Steps, window_energy
 from wastenot.serving.bench.energy import EnergyMeter, EnergyUsed, Watch, together
 from wastenot.serving.bench.replies import reason
@@ -184,41 +187,25 @@ def _reason(error: BaseException) -> str:
     return reason(cause, _TIMEOUT_S)
 
 
-@dataclass(slots=True)
-class _Log:
+class _Log(PowerLog):
     """What was seen of one GPU: readings of a gauge, or steps of a counter, each with the time in which it happened."""
 
-    moments_s: list[float] = field(default_factory=list)
-    widths_s: list[float] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    read_s: float = 0.0
-    last: float | None = None
-    fell: bool = False
+    def __init__(self) -> None:
+        super().__init__()
+        self._read_s, self._last, self.fell = 0.0, math.nan, False
 
     def counted(self, value: float, now_s: float) -> None:
-        if self.last is not None and value < self.last:
-            self.fell |= value < _RESTARTED * self.last
+        if value < self._last:
+            self.fell |= value < _RESTARTED * self._last
             return
-        # The first value is no step: it has stood there for a time that is not known.
-        if self.last is not None and value != self.last:
-            self.moments_s.append(0.5 * (self.read_s + now_s))
-            self.widths_s.append(now_s - self.read_s)
-            self.values.append(value)
-        self.last, self.read_s = value, now_s
+        if value > self._last:  # the first value is no step: it has stood there for a time that is not known
+            self.add_steps((0.5 * (self._read_s + now_s), now_s - self._read_s, value))
+        self._last, self._read_s = value, now_s
 
-    def gauged(self, value: float, now_s: float) -> None:
-        self.moments_s.append(now_s)
-        self.widths_s.append(0.0)
-        self.values.append(value)
-
-    def steps(self, quantity: Quantity) -> Steps:
-        """Steps of a counter; a gauge's readings integrated as one would, each until half way to the next."""
-        moments, widths, values = (np.array(each) for each in (self.moments_s, self.widths_s, self.values))
-        if quantity == "energy" or len(moments) < 2:
-            return Steps(moments, widths, values)
-        lengths = np.diff(moments)
-        energies = np.concatenate([[0.0], np.cumsum(0.5 * lengths * (values[1:] + values[:-1]))])
-        return Steps(moments, np.full(len(moments), float(np.median(lengths))), energies)
+    def all_steps(self, quantity: Quantity) -> Steps:
+        """Steps of a counter; a gauge's readings integrated as one would."""
+        whole = -math.inf, math.inf
+        return self.steps(*whole) if quantity == "energy" else gauge_steps(self.samples(*whole))
 
 
 class _Readings:
@@ -254,7 +241,7 @@ class _Readings:
                 elif self._quantity == "energy":
                     log.counted(found[key].value, now_s)
                 else:
-                    log.gauged(found[key].value, now_s)
+                    log.add_sample(now_s, found[key].value, *[None] * 6)
         self._error = missing
 
     def used(self, begin_s: float, end_s: float) -> EnergyUsed:
@@ -267,9 +254,9 @@ class _Readings:
         begun_s = time.perf_counter()
         while not self.stop.is_set():
             with self._lock:
-                logs = list(self._logs.values())
-                passed = all(log.fell or (log.moments_s and log.moments_s[-1] > end_s) for log in logs)
-                longest_s = max((_longest(log.moments_s) for log in logs), default=0.0)
+                logs = [(log.fell, log.all_steps(self._quantity).moment_s) for log in self._logs.values()]
+            passed = all(fell or (len(moments) and moments[-1] > end_s) for fell, moments in logs)
+            longest_s = max(float(np.diff(moments).max(initial=0.0)) for _, moments in logs)
             patience_s = min(1.0 + 2.0 * longest_s, _LONGEST_WAIT_S) if longest_s else _LONGEST_WAIT_S
             if self._error:
                 patience_s = min(patience_s, _TIMEOUT_S)
@@ -280,7 +267,7 @@ class _Readings:
     def _of(self, log: _Log, begin_s: float, end_s: float) -> EnergyUsed:
         if log.fell:
             return EnergyUsed(None, None, (f"the meter's counter fell: {self._url} was restarted",))
-        steps = log.steps(self._quantity)
+        steps = log.all_steps(self._quantity)
         known = window_energy(steps, begin_s, end_s)
         if known is None:
             why = self._error or "its counter did not change"
@@ -296,7 +283,3 @@ class _Readings:
         if self._quantity == "power":
             notes.append("energy integrated from readings of power: the meter has no counter of energy")
         return EnergyUsed(known.energy_j, known.error_j, (*notes, *((slow,) if step_s > _SLOW_S else ())))
-
-
-def _longest(moments_s: list[float]) -> float:
-    return float(np.max(np.diff(moments_s))) if len(moments_s) > 1 else 0.0

@@ -22,7 +22,7 @@ from wastenot.serving.cluster.mixes import mix_of
 from wastenot.serving.cluster.model import ClockRule, Cluster, Router
 from wastenot.serving.cluster.pools import PARTITIONS
 from wastenot.serving.cluster.results import Tally, tally_of
-from wastenot.serving.cluster.simulation.simulate import simulate_cluster, simulate_cluster_in_parts
+from wastenot.serving.cluster.simulation.simulate import ClusterRun, simulate_cluster
 from wastenot.serving.cluster.trials import Trial
 from wastenot.serving.model.requests import Requests, joined
 
@@ -108,7 +108,7 @@ def _kept_by(plan: Fixed, parts: Callable[[], Iterable[Requests]], cluster: Clus
     """The plan with as many more instances as the whole load needs."""
     for _ in range(_TRIES):
         tally = Tally(cluster)
-        simulate_cluster_in_parts(parts(), cluster, plan, tally.add, router=router)
+        ClusterRun(parts(), cluster, plan, tally.add, router=router).served()
         late = {plan.pools[number][0] for number, kept in enumerate(tally.by_class()) if kept < share}
         if not late:
             break

@@ -28,7 +28,7 @@ from wastenot.serving.cluster.run_record import Run, RunRecord, bin_of, record_o
 from wastenot.serving.cluster.scenario import Scenario, digest_of
 from wastenot.serving.cluster.scenario_file import PoissonPart
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
-from wastenot.serving.cluster.simulation.simulate import make_ready, simulate_cluster_in_parts
+from wastenot.serving.cluster.simulation.simulate import ClusterRun, make_ready
 from wastenot.serving.model.requests import Requests
 
 _FEW = 100_000
@@ -193,7 +193,7 @@ def _simulated(scenario: Scenario, run: Run) -> RunRecord:
             yield requests
 
     tally, controller = Tally(cluster), POLICIES[run.policy].make(given)
-    served = simulate_cluster_in_parts(
+    served = ClusterRun(
         parts(),
         cluster,
         controller,
@@ -203,7 +203,7 @@ def _simulated(scenario: Scenario, run: Run) -> RunRecord:
         failures=load.failures,
         seed=run.seed,
         bin_s=bin_of(load.duration_s),
-    )
+    ).served()
     said = None
     if isinstance(controller, Parking):
         said = beforehand(cluster, *controller.keeps(), load.known)

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wastenot.control.candidates import common_clocks
 from wastenot.control.obeyed import Obeyed
 from wastenot.core.errors import DeviceError, WastenotError, first_line
-from wastenot.core.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting, setting_text
 from wastenot.core.wording import counted
 from wastenot.devices.protocol import Device
 from wastenot.serving.bench.server_metrics import ServerReading
@@ -200,7 +201,7 @@ class Instance:
                 self._retry_s = now_s + _RETRY_S
                 self._to_default(f"a clock cannot be set: {first_line(error)}")
                 return
-        self.setting = wanted
+        self.setting, wanted_text = wanted, setting_text(wanted, "default clocks")
         self.sets += 1
         would, seen, steps = "would be " if self.rules.dry_run else "", self.policy.load, self.policy.feedback.steps
         load = "" if seen is None else f", at most {seen.rate_per_s:.2g} requests/s"
@@ -208,7 +209,7 @@ class Instance:
         self.tell(
             Event(
                 "clock",
-                f"{self.name}: {would}{words(wanted)}; {reading.running:g} running, {reading.waiting:g} waiting{load}{up}",
+                f"{self.name}: {would}{wanted_text}; {reading.running:g} running, {reading.waiting:g} waiting{load}{up}",
                 self.name,
                 {
                     "core_mhz": wanted.core_mhz, "running": reading.running, "waiting": reading.waiting,
@@ -248,10 +249,7 @@ class Instance:
 
 def ladder(engine: Engine, devices: Sequence[Device]) -> tuple[Setting, ...]:
     """What to ask the devices for, for each setting of an engine's tables: the next clock that they have, and last auto."""
-    have: list[float] = []
-    if devices:
-        clocks = [{clock for cores in each.clocks.supported_clocks().values() for clock in cores} for each in devices]
-        have = sorted(set.intersection(*clocks))
+    have = common_clocks(devices) if devices else []
     found = []
     for setting in engine.tables.settings[:-1]:
         core = setting.core_mhz
@@ -260,11 +258,6 @@ def ladder(engine: Engine, devices: Sequence[Device]) -> tuple[Setting, ...]:
             core = have[at] if at < len(have) else None
         found.append(Setting(core, None, None))
     return (*found, AUTO)
-
-
-def words(setting: Setting) -> str:
-    """A setting in words."""
-    return "default clocks" if setting.core_mhz is None else f"{setting.core_mhz:.0f} MHz"
 
 
 def _moved(before: ServerReading, now: ServerReading) -> bool:

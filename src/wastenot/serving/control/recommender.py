@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wastenot.core.setting import Setting
+from wastenot.core.setting import Setting, setting_text
 from wastenot.core.wording import counted
 from wastenot.serving.cluster.seen_load import SeenLoad, carried
-from wastenot.serving.control.instance import Event, Instance, Rules, Tell, words
+from wastenot.serving.control.instance import Event, Instance, Rules, Tell
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.policies.by_metrics import LENGTHS_OVER_S, RATE_OVER_S, safely_per_s
@@ -124,8 +124,8 @@ class Recommender:
         evidence = self.engines[0].tables.evidence
         text = (
             f"recommended for {rate_per_s:.3g} requests/s: {counted(found.instances, 'instance')} of "
-            f"{counted(found.gpus, 'GPU')} at {words(found.setting)}, about {found.power_w:,.0f} W according "
-            f"to the profile ({evidence}); there are {there}"
+            f"{counted(found.gpus, 'GPU')} at {setting_text(found.setting, 'default clocks')}, about "
+            f"{found.power_w:,.0f} W according to the profile ({evidence}); there are {there}"
         )
         values = {
             "instances": found.instances, "gpus": found.gpus, "core_mhz": found.setting.core_mhz,

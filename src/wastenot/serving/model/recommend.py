@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.setting import setting_text
 from wastenot.core.wording import counted
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.nodes import Point
@@ -372,9 +373,5 @@ def called(percentile: Percentile) -> str:
 
 def configuration_text(point: ServingPoint) -> str:
     """A configuration in short: ``4 × H100, batch 64``."""
-    setting, clocks = point.setting, ""
-    if setting.core_mhz is not None and setting.memory_mhz is None and setting.power_limit_w is None:
-        clocks = f", {setting.core_mhz:g} MHz"
-    elif not setting.is_auto:
-        clocks = f", {setting}"
+    clocks = "" if point.setting.is_auto else f", {setting_text(point.setting)}"
     return f"{point.gpus} × {point.gpu}, batch {point.max_running:,}{clocks}"

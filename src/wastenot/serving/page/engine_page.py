@@ -10,7 +10,7 @@ from wastenot.core.setting import Setting
 from wastenot.core.wording import sentence
 from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
-from wastenot.pages.formatting import SPACE, megahertz, percent, quantity
+from wastenot.pages.formatting import SPACE, megahertz, percent, quantity, setting_text
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.theme import CATEGORIES
@@ -57,7 +57,7 @@ def _saving_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | 
     energy_j, time_s = mine[-1].energy_per_token_j, mine[-1].latency_s
     changes = best.energy_per_token_j / energy_j - 1.0, best.latency_s / time_s - 1.0
     quantities = compared_iteration(energy_j, time_s, changes, None, titles=_TITLES, digits=1)
-    names = engine_words.against_text(mine[-1].setting).removeprefix("the "), engine_words.setting_text(best.setting)
+    names = setting_text(mine[-1].setting, "default clocks"), setting_text(best.setting)
     title = f"What {names[1]} saves at batch size {best.batch:,.0f}: {percent(-changes[0], 1)}"
     chart = specification_of(compared_chart(names, quantities))
     return Figure("engine-saving", title, subtitle, "One step of the engine. Axes do not begin at 0.", chart)
@@ -178,12 +178,12 @@ def _parts_of_default(points: Sequence[tuple[Setting, float, float, float, bool]
     """
     default = max((setting for setting, *_ in points), key=lambda setting: setting.core_mhz or math.inf)
     against = {series: energy_j for setting, series, energy_j, *_ in points if setting == default}
-    return engine_words.against_text(default), [
+    return setting_text(default, "the default clocks"), [
         {
             "mhz": setting.core_mhz,
             "part": 100.0 * energy_j / against[series],
             "series": f"{series:,.0f}",
-            "setting": engine_words.setting_text(setting),
+            "setting": setting_text(setting),
             "energy": quantity(energy_j, "J", 3),
             "against": quantity(against[series], "J", 3),
             "time": quantity(time_s, "s", 4),
@@ -256,7 +256,7 @@ def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
         "ms": 1e3 * each.latency_s,
         "joules": each.energy_per_token_j,
         "order": each.setting.core_mhz or 1e9,
-        "setting": engine_words.setting_text(each.setting),
+        "setting": setting_text(each.setting),
         "time": quantity(each.latency_s, "s", 4),
         "energy": quantity(each.energy_per_token_j, "J", 4),
         "power": quantity(each.power_w, "W", 4),

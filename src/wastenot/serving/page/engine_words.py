@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, megahertz, number, percent, quantity
+from wastenot.pages.formatting import SPACE, number, percent, quantity, setting_text
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
@@ -46,18 +46,6 @@ def about(profile: EngineProfile, context: float) -> str:
     """Of what a figure is, and where its numbers come from."""
     model, device = name_of(profile)
     return f"{model} on {device} · {context:,.0f}{SPACE}tokens of context · {origin_of(profile)} numbers"
-
-
-def setting_text(setting: Setting) -> str:
-    """A setting in few words."""
-    if setting.is_auto:
-        return "auto"
-    parts = [] if setting.core_mhz is None else [f"{megahertz(setting.core_mhz)}{SPACE}MHz"]
-    if setting.memory_mhz is not None:
-        parts.append(f"memory {megahertz(setting.memory_mhz)}{SPACE}MHz")
-    if setting.power_limit_w is not None:
-        parts.append(f"{setting.power_limit_w:g}{SPACE}W")
-    return ", ".join(parts)
 
 
 def gpus_text(gpus: int) -> str:
@@ -216,7 +204,7 @@ def verdict_text(profile: EngineProfile, points: Sequence[OperatingPoint]) -> st
     """Whether that is within the limit and what lower ones save; else what it is compared with; how sure the steps are."""
     mine = typical(points) if points else None
     best = headline_point(mine)
-    said = [] if mine is None else [f"compared with {against_text(mine[-1].setting)}"]
+    said = [] if mine is None else [f"compared with {setting_text(mine[-1].setting, 'the default clocks')}"]
     times = [each for each in profile.errors if each.quantity == "decode time"]
     right = (
         "" if not times else f", mean error {percent(sum(each.mean for each in times) / len(times), 1)} on held-out steps"
@@ -300,7 +288,7 @@ def _typical_panel(mine: Sequence[OperatingPoint], least: OperatingPoint) -> Pan
     ]
     text = (
         f"at {setting_text(best.setting)} and batch size {best.batch:,.0f}, which stands for usual loads; "
-        f"{_slower(best, mine)} than at {against_text(default.setting)}."
+        f"{_slower(best, mine)} than at {setting_text(default.setting, 'the default clocks')}."
     )
     return Panel(_allowed(limit).capitalize(), f"{percent(_saved(best, mine), 1)} saved", text, lines=tuple(lines))
 
@@ -324,11 +312,6 @@ def _allowed(limit: float) -> str:
 
 def _from_to(before: float, after: float, unit: str) -> str:
     return f"{quantity(after, unit, 3)} instead of {quantity(before, unit, 3)}"
-
-
-def against_text(setting: Setting) -> str:
-    """What others are compared with."""
-    return "the default clocks" if setting.is_auto else setting_text(setting)
 
 
 def _panel(title: str, value: str, text: str, point: OperatingPoint) -> Panel:

@@ -37,7 +37,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.model import Alike, ChangeTimes, ClockRule, Cluster, Router, Steered
+from wastenot.serving.cluster.model import Alike, ChangeTimes, ClockRule, Cluster, Steered
 from wastenot.serving.cluster.simulation import records
 from wastenot.serving.cluster.simulation.records import row_of, values_of
 from wastenot.serving.cluster.simulation.simulate import ClusterRun
@@ -117,8 +117,8 @@ def _run_of(
         setting = policy.begin(engine, deadlines)
         check_setting(setting, engine, policy)
         clock = ClockRule.fixed(setting, engine)
-    parts, alone, router = iter((requests,)), Alike(1, clock), Router.LEAST_REQUESTS
-    return ClusterRun(parts, cluster, alone, router, predict, (), 0, bin_s, lambda *_: None)  # answers are read off it
+    # answers are read off it
+    return ClusterRun((requests,), cluster, Alike(1, clock), lambda *_: None, predict=predict, bin_s=bin_s)
 
 
 def _served(run: ClusterRun, requests: Requests, most: int) -> Served:

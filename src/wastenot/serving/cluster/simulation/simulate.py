@@ -25,7 +25,7 @@ The steps are made by :mod:`wastenot.serving.cluster.simulation.core`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -57,43 +57,6 @@ class Answers(NamedTuple):
     late_tokens: IndexArray
 
 
-def simulate_cluster_in_parts(
-    parts: Iterable[Requests],
-    cluster: Cluster,
-    controller: Controller,
-    answered: Callable[[Requests, Answers], object],
-    *,
-    router: Router = Router.LEAST_REQUESTS,
-    predict: Callable[[Requests], FloatArray] | None = None,
-    failures: Sequence[Failure] = (),
-    seed: int = 0,
-    bin_s: float = 60.0,
-) -> ClusterServed:
-    """Run a cluster under more requests than memory holds: they come in parts, and go when all of a part are answered.
-
-    Args:
-        parts: of the load, each from where the one before ended, their times counted from the beginning of the run.
-        cluster: that serves it.
-        controller: that steers it.
-        answered: is called with each part, in their order, and what became of it.
-        router: how an instance is chosen for a request.
-        predict: answers' lengths of a part as router and controller are told; by default the true ones.
-        failures: of hosts.
-        seed: of what is drawn at random.
-        bin_s: width of the timeline's bins.
-
-    Returns:
-        The run as :func:`simulate_cluster` would, but for its arrays by request, which are empty.
-
-    Raises:
-        BadInputError: a request that no layout's cache can hold; layouts, failures or a period that make no run; a part that
-            begins before the one before it ends.
-        OutsideProfileError: a step that the tables do not cover.
-    """
-    _check(cluster, controller, failures, bin_s)
-    return ClusterRun(iter(parts), cluster, controller, router, predict, failures, seed, bin_s, answered).served()
-
-
 def simulate_cluster(
     requests: Requests,
     cluster: Cluster,
@@ -105,35 +68,31 @@ def simulate_cluster(
     seed: int = 0,
     bin_s: float = 60.0,
 ) -> ClusterServed:
-    """As :func:`simulate_cluster_in_parts`, of requests that are there as a whole: with all that became of each.
+    """Run a cluster under requests that are there as a whole: what :class:`ClusterRun` serves, with all that became of each.
 
     ``predicted_tokens`` are answers' lengths as router and controller are told; by default the true ones.
     """
     told = None if predicted_tokens is None else lambda _: predicted_tokens
     whole: list[Answers] = []
-    served = simulate_cluster_in_parts(
+    served = ClusterRun(
         (requests,), cluster, controller, lambda _, answers: whole.append(answers),
         router=router, predict=told, failures=failures, seed=seed, bin_s=bin_s,
-    )  # fmt: skip
+    ).served()  # fmt: skip
     return replace(served, **whole[0]._asdict()) if whole else served
 
 
 def make_ready(cluster: Cluster) -> None:
     """Have the simulator compiled, so that processes that are started later need not, each for itself."""
     controller = cast("Controller", None)  # there are no requests to control
-    core.make_ready(ClusterRun(iter(()), cluster, controller, Router.LEAST_REQUESTS, None, (), 0, 1.0, print).fleet.arrays)
+    core.make_ready(ClusterRun((), cluster, controller, print).fleet.arrays)
 
 
-def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure], bin_s: float) -> None:
+def _check(cluster: Cluster, failures: Sequence[Failure]) -> None:
     if not cluster.layouts or len(cluster.changes.start_s) != len(cluster.layouts):
         raise BadInputError("a cluster needs layouts, and `start_s` for each of them")
     for place, engine in enumerate(cluster.layouts):
         if not 1 <= engine.gpus <= cluster.gpus_per_host:
             raise BadInputError(f"layout {place} needs {engine.gpus} GPUs; a host has {cluster.gpus_per_host}")
-    if not controller.period_s > 0:
-        raise BadInputError(f"`period_s` of '{controller.name}' ({controller.period_s:g}) must be above 0")
-    if not 0 < bin_s < math.inf:
-        raise BadInputError(f"`bin_s` ({bin_s:g}) must be above 0")
     for failure in failures:
         if not 0 <= failure.host < cluster.hosts:
             raise BadInputError(f"host {failure.host} cannot fail; there are hosts 0 to {cluster.hosts - 1}")
@@ -162,21 +121,38 @@ def _added(counts: IndexArray, at: IndexArray) -> IndexArray:
 
 
 class ClusterRun:
-    """A run: requests that come in parts, a controller that visits, and what the core stops for."""
+    """A run under more requests than memory holds: they come in parts, and go when all of a part are answered.
+
+    Args:
+        parts: of the load, each from where the one before ended, their times counted from the beginning of the run.
+        cluster: that serves it.
+        controller: that steers it.
+        answered: is called with each part, in their order, and what became of it.
+        router: how an instance is chosen for a request.
+        predict: answers' lengths of a part as router and controller are told; by default the true ones.
+        failures: of hosts.
+        seed: of what is drawn at random.
+        bin_s: width of the timeline's bins.
+
+    Raises:
+        BadInputError: layouts or failures that make no run.
+    """
 
     def __init__(
         self,
-        later: Iterator[Requests],
+        parts: Iterable[Requests],
         cluster: Cluster,
         controller: Controller,
-        router: Router,
-        predict: Callable[[Requests], FloatArray] | None,
-        failures: Sequence[Failure],
-        seed: int,
-        bin_s: float,
         answered: Callable[[Requests, Answers], object],
+        *,
+        router: Router = Router.LEAST_REQUESTS,
+        predict: Callable[[Requests], FloatArray] | None = None,
+        failures: Sequence[Failure] = (),
+        seed: int = 0,
+        bin_s: float = 60.0,
     ) -> None:
-        self.later, self.cluster, self.controller = later, cluster, controller
+        _check(cluster, failures)
+        self.later, self.cluster, self.controller = iter(parts), cluster, controller
         self.predict, self.bin_s, self.answered = predict, bin_s, answered
         self.parts: list[Requests] = []
         self.last_s = 0.0
@@ -186,7 +162,17 @@ class ClusterRun:
         self.actions = Actions(self.fleet, router)
 
     def served(self) -> ClusterServed:
-        """Run, and what came of it."""
+        """Run, and what came of it; arrays by request are empty.
+
+        Raises:
+            BadInputError: a request that no layout's cache can hold; a period or bins that make no run; a part that begins
+                before the one before it ends.
+            OutsideProfileError: a step that the tables do not cover.
+        """
+        if not self.controller.period_s > 0:
+            raise BadInputError(f"`period_s` of '{self.controller.name}' ({self.controller.period_s:g}) must be above 0")
+        if not 0 < self.bin_s < math.inf:
+            raise BadInputError(f"`bin_s` ({self.bin_s:g}) must be above 0")
         self.run()
         end_s = float(self.fleet.numbers.now_s)
         self._cover(end_s)
