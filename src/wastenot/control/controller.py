@@ -39,7 +39,6 @@ _DEFAULT_SHARE = 0.03  # of iterations that run at the default clocks for compar
 _JUDGED = 16  # iterations, before which a job is not refused
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
-_MOST_CHECKED = 8
 _SMALL = 0.02  # change of a GPU's clocks that leaves what was compared before comparable
 _ALL_BEGIN = 40  # iteration from which on all of a job alternate together: any job is as steady as it gets by then
 _ALL_READ_S = 0.1  # assumed between steps of the energy counter, where all must assume the same
@@ -325,11 +324,13 @@ class Controller(ClockDriver):
             if len(seen) >= _JUDGED and (why := self._why_other(median_high(judged))) is not None:
                 self._refuse(why, now_s)
             return
-        if len(seen) < self._guard.enough():
+        enough = self._guard.enough(UNSTEADY)
+        if len(seen) < enough:
             return
-        known = UNSTEADY if self._together else max(self._guard.enough(), LEAST_ITERATIONS)
-        self._guard.reference([each for each in seen[-known:] if each <= PAUSE * self._usual_s])
-        self._drifted_from_s = self._usual_s
+        known = UNSTEADY if self._together else max(enough, LEAST_ITERATIONS)
+        first_s = [each for each in seen[-known:] if each <= PAUSE * self._usual_s]
+        self._guard.reference(first_s)
+        self._drifted_from_s = math.exp(self._guard.log_s(first_s))
         self._run(now_s)
 
     def _run(self, now_s: float) -> None:
@@ -480,7 +481,7 @@ class Controller(ClockDriver):
         self._coming = deque(
             [
                 Stretch("settle", self._default_rung, True, settle),
-                Stretch("block", self._default_rung, True, min(max(LEAST_ITERATIONS, self._guard.enough()), _MOST_CHECKED)),
+                Stretch("block", self._default_rung, True, max(LEAST_ITERATIONS, self._guard.enough())),
             ]
         )
         self._next_stretch(now_s)
