@@ -39,7 +39,6 @@ _DEFAULT_SHARE = 0.03  # of iterations that run at the default clocks for compar
 _JUDGED = 16  # iterations, before which a job is not refused
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
-_MOST_CHECKED = 8
 _SMALL = 0.02  # change of a GPU's clocks that leaves what was compared before comparable
 _ALL_BEGIN = 40  # iteration from which on all of a job alternate together: any job is as steady as it gets by then
 _ALL_READ_S = 0.1  # assumed between steps of the energy counter, where all must assume the same
@@ -88,6 +87,8 @@ class Controller(ClockDriver):
         self.schedule = schedule
         self.of_units = False
         """Whether the plan was made of units of traffic, so that its iterations are not those of the job."""
+        self.waits = False
+        """Whether the job may wait for others that are slow, so that its iterations may take longer than the plan's."""
         self._rng = random.Random(seed)
         own = [] if executions else [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
         self._executions: Sequence[RungExecution] = executions or own
@@ -100,6 +101,7 @@ class Controller(ClockDriver):
         self._may_wait = own
         self._slack = Slack(len(own)) if len(own) > 1 and rehearsed is None else None
         self.together, self._cycles = together, 0
+        self._all_begin = _ALL_BEGIN  # iteration from which on all alternate together
         self._stretch: Stretch | None = None
         self._since = 0  # iteration with which the stretch began
         self._coming: deque[Stretch] = deque()
@@ -187,7 +189,7 @@ class Controller(ClockDriver):
         self._restrict()
         self._state, self._stretch, self._block, self._alarm, self._checked = "starting", None, None, None, None
         self._iteration = self._iteration_s = None
-        self._pauses, self._shifting = 0, False
+        self._pauses, self._shifting, self._all_begin = 0, False, _ALL_BEGIN
         self._coming.clear()
         self._first_times_s.clear()
         self._passes.clear()
@@ -307,7 +309,7 @@ class Controller(ClockDriver):
         seen = self._first_times_s[SKIPPED:]
         if len(seen) > 1:
             self._guard.noise.learn(seen[-2], seen[-1])
-        if self._dry_run or len(seen) < LEAST_ITERATIONS or (self._together and (self._iteration or 0) < _ALL_BEGIN):
+        if self._dry_run or len(seen) < LEAST_ITERATIONS or (self._together and (self._iteration or 0) < self._all_begin):
             return
         if self.rehearsed is not None:
             self._usual_s = median_high(seen)
@@ -319,17 +321,19 @@ class Controller(ClockDriver):
                 return
             latest = judged
         self._usual_s = median_high(latest)
-        checked = not self.of_units and self.proxy is None
+        checked = not (self.of_units or self.waits) and self.proxy is None
         if checked and self._why_other(self._usual_s) is not None:
             # A few that resemble each other may be those of a start, or of a machine that was busy meanwhile.
             if len(seen) >= _JUDGED and (why := self._why_other(median_high(judged))) is not None:
                 self._refuse(why, now_s)
             return
-        if len(seen) < self._guard.enough():
+        enough = self._guard.enough(UNSTEADY)
+        if len(seen) < enough:
             return
-        known = UNSTEADY if self._together else max(self._guard.enough(), LEAST_ITERATIONS)
-        self._guard.reference([each for each in seen[-known:] if each <= PAUSE * self._usual_s])
-        self._drifted_from_s = self._usual_s
+        known = UNSTEADY if self._together else max(enough, LEAST_ITERATIONS)
+        first_s = [each for each in seen[-known:] if each <= PAUSE * self._usual_s]
+        self._guard.reference(first_s)
+        self._drifted_from_s = math.exp(self._guard.log_s(first_s))
         self._run(now_s)
 
     def _run(self, now_s: float) -> None:
@@ -338,7 +342,7 @@ class Controller(ClockDriver):
             self._tell("note", "the plan leaves everything at the default clocks: there is nothing to do")
             self._state = "idle"
             return
-        self._state, self._since, self._cycles = "running", _ALL_BEGIN, 0
+        self._state, self._since, self._cycles = "running", self._all_begin, 0
         self._next_cycle(now_s)
 
     def _count(self, took_s: float, now_s: float) -> None:
@@ -476,13 +480,8 @@ class Controller(ClockDriver):
         if self._together:
             self._fall_back(now_s)
             return
-        settle = self._lengths.settling(self._usual_s)
-        self._coming = deque(
-            [
-                Stretch("settle", self._default_rung, True, settle),
-                Stretch("block", self._default_rung, True, min(max(LEAST_ITERATIONS, self._guard.enough()), _MOST_CHECKED)),
-            ]
-        )
+        measured = max(LEAST_ITERATIONS, self._guard.enough())
+        self._coming = self._look(self._lengths.settling(self._usual_s), measured)
         self._next_stretch(now_s)
 
     def _fall_back(self, now_s: float) -> None:
@@ -502,6 +501,35 @@ class Controller(ClockDriver):
             left += self._coming.popleft().iterations
         self._coming.appendleft(Stretch("rest", self._default_rung, True, left))
         self._next_stretch(now_s)
+
+    @property
+    def suspects(self) -> bool:
+        """Whether iterations seem too slow, and the next block, which would tell, is still to come."""
+        return self._alarm is not None and self._stretch is not None and self._stretch.part == "rest"
+
+    def begin_together(self, iteration: int) -> None:
+        """Begin again in an iteration, as all other processes do, with a block at the default clocks; once for each."""
+        if iteration <= self._all_begin or not self._together:
+            return
+        self._all_begin, self._cycles = iteration, 0
+        if self._stretch is None:
+            return
+        iteration_s = self.schedule.rungs[-1].time_s
+        self._stretch.iterations, self._stretch.spoiled = iteration - self._since, True
+        measured = self._lengths.measured(iteration_s, _ALL_READ_S, _ALL_LEAST)
+        self._coming = self._look(self._lengths.settling(iteration_s), measured)
+
+    def _look(self, settle: int, measured: int) -> deque[Stretch]:
+        return deque(
+            [Stretch("settle", self._default_rung, True, settle), Stretch("block", self._default_rung, True, measured)]
+        )
+
+    def replanned(self) -> None:
+        """Rung 0 is another plan from now on: what was compared, and stepped from, is not what runs."""
+        if self._stretch is not None:
+            self._stretch.spoiled = True
+        self._ladder.present = 0
+        self._begin_anew()
 
     def _after_block(self, block: Stretch) -> None:
         """What a block at the default clocks says."""

@@ -20,7 +20,7 @@ from wastenot.control.estimate import Noise, boundary
 TOLERANCE = 0.001
 """Slowdown beyond what is allowed that is not worth a step: less than a run can show."""
 
-_WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+_WINDOWS = (2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 32)
 _SUSPECT = 3.4  # standard errors: by chance about once in 1,000 iterations of a job that is just as slow as it may be
 _SURE = 4.3  # likewise: about once in 50,000
 _CHANCE = 0.01  # that the slow test ever steps without reason
@@ -133,9 +133,9 @@ class Guard:
         error = math.sqrt(self._default_variance() + self._of_mean(len(block_s)))
         return difference > max(_CHANGED * error, _LEAST_CHANGE)
 
-    def enough(self) -> int:
+    def enough(self, most: int = _MOST) -> int:
         """Iterations of a block whose mean is known precisely enough."""
-        return min(math.ceil(self.noise.of_mean(1) / _WANTED_ERROR**2), _MOST)
+        return min(math.ceil(self.noise.of_mean(1) / _WANTED_ERROR**2), most)
 
     def exceeds(self, pairs: Sequence[float]) -> float | None:
         """By how much pairs of stretches are beyond the limit, where that is beyond doubt."""

@@ -201,25 +201,3 @@ def test_processes_that_start_again_begin_together_again():
     assert at_default[0] == at_default[1]
     assert all(at_default[0][61:100]) and not any(at_default[0][101:110])
     assert [each.status().iteration for each in controllers] == [59, 59]
-
-
-class Server:
-    """Says that the plan itself is run."""
-
-    def rung(self, iteration):
-        return None
-
-    def ended(self, iteration, factor, throttled):
-        pass
-
-    def close(self):
-        pass
-
-
-def test_a_server_of_stragglers_says_what_runs():
-    def listens(controller):
-        for rank in range(RANKS):
-            controller.listen(rank, rank, Server())
-
-    _, controller, _ = run(8, lasting=True, then=listens)
-    assert controller.status().proof.default_iterations == 0 and not controller.status().at_default

@@ -15,7 +15,10 @@ from testbed.applied_programs import Machine
 from testbed.pipeline_ranks import environment, free_port
 from testbed.pipeline_runs import made_profile, planned
 from testbed.stand_in.fixtures import start_stand_in
+from wastenot.pipelines.model.schedules import one_forward_one_backward
+from wastenot.pipelines.plan.planner import PipelineGoal, frontier_rungs, plan_pipeline, with_rungs
 from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.run.straggler_client import StragglerClient
 
 ITERATIONS = 3
 LATE_S = 0.004  # that a busy machine may keep a clock waiting by
@@ -152,6 +155,13 @@ def plan(machine):
     return made
 
 
+def wait_for(true):
+    end_s = time.monotonic() + 120.0
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+
+
 def changed(machine, index):
     return machine.core_mhz(index) is not None
 
@@ -226,6 +236,34 @@ def test_clocks_are_set_on_both_ranks_and_given_back_by_one_that_is_killed_and_b
     os.kill(jobs[1], signal.SIGKILL)
     machine.wait_for_clock(None, index=killed)
     wait_until_changed(machine, 1 - killed)  # now and then it compares with the default clocks
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert untouched(machine)
+
+
+@pytest.mark.slow  # 40 iterations until the plan's clocks are set
+def test_ranks_under_a_straggler_server_compare_and_give_their_clocks_back_when_it_and_one_of_them_are_killed(machine, plan):
+    profile = made_profile(2, forward_s=0.02, imbalance=0.2)
+    object.__setattr__(profile, "device", "NVIDIA H200")
+    made = plan_pipeline(profile, one_forward_one_backward(2, 3), goal=PipelineGoal(max_slowdown=0.5))
+    with_rungs(made, frontier_rungs(made, 4)).plan.write(machine.folder / "pipeline.json")
+    at = str(machine.sockets / "s")
+    server = machine.start("pipeline", "straggler", "pipeline.json", "--replicas", "1", "--at", at)
+    wait_for(lambda: os.path.exists(at))
+    process = machine.start(
+        "apply", "pipeline.json", "--device", "nvidia:0,1", "--", *launcher(machine), WASTENOT_STRAGGLER=at
+    )
+    wait_for(lambda: (machine.status() or {"proof": {"default_iterations": 0}})["proof"]["default_iterations"] > 0)
+    status = StragglerClient(at).status()
+    assert status["replicas"][0]["ranks"] == 2 and status["iteration"] > 40
+    wait_until_changed(machine, 0, 1)
+    server.kill()
+    jobs = [pid for pid in members(process.pid) if rank_of(pid) is not None]
+    killed = rank_of(jobs[1])
+    os.kill(jobs[1], signal.SIGKILL)
+    machine.wait_for_clock(None, index=killed)
+    wait_until_changed(machine, 1 - killed)
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGTERM)
     process.communicate(timeout=60)

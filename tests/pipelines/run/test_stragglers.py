@@ -142,6 +142,26 @@ def test_a_job_that_begins_again_is_counted_anew(stragglers, rungs):
     assert again.rung(0) > rungs.own
 
 
+def test_a_rank_that_suspects_its_plan_has_all_compare_in_the_same_iteration_once(stragglers):
+    job = Job(stragglers, 3)
+    job.run(20)
+    told = [stragglers.report(2, rank, 20, None, 20.0, suspects=True) for rank in (0, 1)]
+    assert {order.compare for order in told[0].values()} == {20 + LEAD} and set(told[0]) == {0, 1, 2}
+    assert told[1] == {} and [each["kind"] for each in stragglers.events].count("suspected") == 1
+    assert stragglers.report(1, 0, 20 + LEAD + 1, None, 21.0, suspects=True)[0].compare == 20 + 2 * LEAD + 1
+
+
+def test_iterations_at_the_default_clocks_count_and_say_nothing_of_the_plan(stragglers):
+    job = Job(stragglers, 3)
+    job.run(20)
+    for iteration in range(20, 20 + 2 * HOLD):
+        for rank in (0, 1):
+            job.take(stragglers.report(0, rank, iteration, None, 20.0))
+    status = stragglers.status()
+    assert status["iteration"] == 19 + 2 * HOLD and status["replicas"][0]["measured"] == pytest.approx(1.0)
+    assert all(orders[-1].until > 20 + 2 * HOLD for orders in job.orders)
+
+
 def test_what_a_rank_counted_wrong_postpones_orders_only_until_the_next_report(stragglers, rungs):
     job = Job(stragglers, 3)
     job.run(20)

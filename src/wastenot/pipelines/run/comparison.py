@@ -19,6 +19,7 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pipelines.plan.rank_steps import PlanGraph, Stay
 from wastenot.pipelines.run.rank_execution import RankExecution
+from wastenot.pipelines.run.rung_follower import RungFollower
 from wastenot.planning.switching import SwitchTime, switch_time
 
 
@@ -30,12 +31,14 @@ class RankRungs:
         execution: of the rank; whoever marks its instructions has it make its requests.
         graph: of the plan.
         rank: of the pipeline.
+        follower: that says which of the plan's rungs its part is of; its own without one.
         rung: that runs.
     """
 
     execution: RankExecution
     graph: PlanGraph
     rank: int
+    follower: RungFollower | None = None
     rung: int = 1
     due_s: float = math.inf
     requests: int = 0
@@ -55,10 +58,11 @@ class RankRungs:
     def begin(self, rung: int, now_s: float) -> None:
         """Change to a rung."""
         self.rung = rung
-        steps = self.graph.steps(self.rank)
+        followed = self.follower
+        steps, period_s = (self.graph.steps(self.rank), self.graph.period_s) if followed is None else followed.planned
         if rung:
             steps = tuple(replace(step, stays=(Stay(0.0, AUTO),)) for step in steps)
-        self.execution.follow(steps, self.graph.period_s)
+        self.execution.follow(steps, period_s)
 
     def resume(self, execution: RankExecution) -> None:
         """The rank's program was started again."""
@@ -86,6 +90,7 @@ def compare_ranks(
     now_s: float,
     *,
     together: bool = False,
+    waits: bool = False,
 ) -> Controller | None:
     """What compares a plan with the default clocks; ``None`` where the plan leaves everything at them.
 
@@ -97,6 +102,7 @@ def compare_ranks(
         switching: of the GPUs.
         now_s: moment from which on events are counted.
         together: whether other processes control other GPUs of the job.
+        waits: whether it may wait for other pipelines that are slow.
     """
     plan = graph.plan
     changed = next((s for way in graph.ways for each in way.clocks if not (s := each.setting).is_auto), None)
@@ -108,4 +114,6 @@ def compare_ranks(
     if together:  # each may have measured its own
         switching = plan.switching or switch_time("")
     schedule = one_setting(switching, limit, [change], time_s, plan.baseline.energy_j)
-    return Controller(schedule, gpus, subject, now_s=now_s, executions=ranks, together=together)
+    made = Controller(schedule, gpus, subject, now_s=now_s, executions=ranks, together=together)
+    made.waits = waits
+    return made

@@ -56,7 +56,7 @@ class _Gpu:
 class PipelineController(ClockDriver):
     """Carries out the parts of a plan that run on the GPUs of this machine.
 
-    Where no server says which rung they run, the plan is guarded and proved as any other
+    What they run, be it the plan or a rung of it that a server names, is guarded and proved as any plan
     (:mod:`wastenot.pipelines.run.comparison`).
 
     Args:
@@ -137,7 +137,7 @@ class PipelineController(ClockDriver):
     def listen(self, gpu: int, rank: int, source: StragglerSource) -> None:
         """The rank on a GPU is told which of the plan's rungs to run, as other pipelines are slow."""
         self._all[gpu].follower = RungFollower(self._plan, rank, source)
-        self._compared = None
+        self._compared = None  # and anew from the next iteration on, of what all replicas run
         for each in self._compared_as.values():
             each.begin(0, self._now_s)
         self._compared_as.clear()
@@ -167,7 +167,11 @@ class PipelineController(ClockDriver):
             self.rehearsed.reached(name, marker.gpu, marker.reached_s, begins=place == 0)
         if one.follower is not None:
             iteration = one.iterations - (place != 0)
-            one.follower.mark(one.execution, place, iteration, marker.reached_s, "throttled" if one.throttled else None)
+            ranks = self._compared_as.get(marker.gpu)
+            one.follower.mark(
+                one.execution, place, iteration, marker.reached_s, "throttled" if one.throttled else None, self._compared,
+                at_default=ranks is not None and ranks.rung > 0,
+            )  # fmt: skip
         if place == 0 and self._compared is None and self._may_compare(one):
             self._compare()
         if place == 0 and self._compared is not None:
@@ -272,7 +276,7 @@ class PipelineController(ClockDriver):
 
     def _may_compare(self, one: _Gpu) -> bool:
         """Whether it is known who runs on all GPUs, and the first rank here begins an iteration after its first."""
-        if self.rehearsed is not None or self._dry_run or any(each.rank is None or each.follower for each in self._all):
+        if self.rehearsed is not None or self._dry_run or any(each.rank is None for each in self._all):
             return False
         return one.iterations > 0 and one is self._all[self._order()[0]]
 
@@ -284,15 +288,16 @@ class PipelineController(ClockDriver):
         """Compare with the default clocks from now on."""
         order = self._order()
         ranks = {
-            gpu: RankRungs(execution, self._plan, self._all[gpu].rank or 0)
+            gpu: RankRungs(execution, self._plan, self._all[gpu].rank or 0, self._all[gpu].follower)
             for gpu in order
             if (execution := self._all[gpu].execution) is not None
         }
         gpus = [self.gpus[gpu] for gpu in ranks]
+        follows = any(each.follower is not None for each in self._all)
         every = {each.rank for each in self._all} == set(range(len(self._plan.plan.ranks)))
         compared = compare_ranks(
             self._plan, list(ranks.values()), gpus, self.subject, self._switching[order[0]], self._began_s,
-            together=not every or self._world > len(self._all),
+            together=follows or not every or self._world > len(self._all), waits=follows,
         )  # fmt: skip
         if compared is not None:
             self._compared, self._compared_as = compared, ranks

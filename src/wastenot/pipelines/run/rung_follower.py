@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from wastenot.control.controller import Controller
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.rank_steps import PlanGraph, Step
 from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.pipelines.run.straggler_source import StragglerSource
+from wastenot.pipelines.run.stragglers import LEAD
 
 
 class RungFollower:
@@ -27,7 +29,22 @@ class RungFollower:
         self._known: dict[int | None, tuple[tuple[Step, ...], float]] = {}
         self._began_s: float | None = None
 
-    def mark(self, execution: RankExecution, place: int, iteration: int, now_s: float, throttled: str | None = None) -> None:
+    @property
+    def planned(self) -> tuple[tuple[Step, ...], float]:
+        """What the rank runs in an iteration, and how long that takes, as planned."""
+        return self._steps(self.rung)
+
+    def mark(
+        self,
+        execution: RankExecution,
+        place: int,
+        iteration: int,
+        now_s: float,
+        throttled: str | None = None,
+        guard: Controller | None = None,
+        *,
+        at_default: bool = False,
+    ) -> None:
         """The rank begins an instruction; what it runs changes before the first of an iteration.
 
         An iteration is reported when its last instruction begins: what follows is the time that all wait for each other.
@@ -38,21 +55,30 @@ class RungFollower:
             iteration: counted from 0, alike on all ranks.
             now_s: when it begins.
             throttled: why the GPU is held back, if it is.
+            guard: what compares with the default clocks.
+            at_default: whether these run instead.
         """
         if place == 0:
             rung = self._source.rung(iteration)
             if rung != self.rung:
                 self.rung = rung
-                execution.follow(*self._steps(rung))
+                if not at_default:
+                    execution.follow(*self.planned)
+                if guard is not None:
+                    guard.replanned()
+            if guard is not None and self._source.compare <= iteration + 2 * LEAD:  # else somebody counted wrong
+                guard.begin_together(self._source.compare)
             self._began_s = now_s
         elif place == len(execution.steps) - 1 and self._began_s is not None:
             planned_s = execution.steps[-1].start_s - execution.steps[0].start_s
             if planned_s > 0.0 and now_s > self._began_s:
-                self._source.ended(iteration, (now_s - self._began_s) / planned_s, throttled)
+                factor = None if at_default else (now_s - self._began_s) / planned_s
+                self._source.ended(iteration, factor, throttled, suspects=guard is not None and guard.suspects)
             self._began_s = None
 
     def close(self) -> None:
         """Follow nobody any more."""
+        self.rung = None
         self._source.close()
 
     def _steps(self, rung: int | None) -> tuple[tuple[Step, ...], float]:

@@ -204,11 +204,12 @@ class StragglerServer:
         stragglers, now_s = self.stragglers, time.monotonic()
         if "iteration" in message:
             if client.seat is not None:
-                throttled = message.get("throttled")
+                throttled, factor = message.get("throttled"), message["factor"]
                 self._pass_on(
                     stragglers.report(
-                        *client.seat, int(message["iteration"]), float(message["factor"]), now_s,
+                        *client.seat, int(message["iteration"]), None if factor is None else float(factor), now_s,
                         None if throttled is None else str(throttled)[:40],
+                        suspects=bool(message.get("suspects")),
                     )
                 )  # fmt: skip
             return
@@ -291,4 +292,4 @@ def _refuse_second(path: str) -> None:
 
 
 def _listed(order: Order) -> list[int]:
-    return [order.rung, order.begin, order.until]
+    return [order.rung, order.begin, order.until, order.compare]

@@ -32,6 +32,7 @@ class StragglerSource:
         again_s: between two attempts to reach a server that is gone.
 
     Attributes:
+        compare: iteration from which on all compare with the default clocks, as was told last.
         late: orders that came after the iteration from which on they hold had begun.
         heard_s: moment of the latest order, in seconds of ``time.monotonic``.
 
@@ -57,7 +58,7 @@ class StragglerSource:
         self._orders: deque[tuple[int, int, int]] = deque(maxlen=_KEPT)
         self._asked = -1
         self._over = threading.Event()
-        self.late, self.heard_s = 0, 0.0
+        self.late, self.heard_s, self.compare = 0, 0.0, -1
         self._line: Line | None = self._greeted()
         self._thread = threading.Thread(target=self._run, name="wastenot-straggler", daemon=True)
         self._thread.start()
@@ -75,12 +76,12 @@ class StragglerSource:
                 return rung if iteration < until else None
         return None
 
-    def ended(self, iteration: int, factor: float, throttled: str | None = None) -> None:
-        """Report an iteration that took ``times`` as long as its rung is planned to."""
+    def ended(self, iteration: int, factor: float | None, throttled: str | None = None, *, suspects: bool = False) -> None:
+        """Report an iteration; arguments as of :meth:`Stragglers.report`."""
         line = self._line
         if line is not None:
             with suppress(OSError):  # the thread notices, too
-                line.send({"iteration": iteration, "factor": factor, "throttled": throttled})
+                line.send({"iteration": iteration, "factor": factor, "throttled": throttled, "suspects": suspects})
 
     def close(self) -> None:
         """Hang up."""
@@ -126,7 +127,7 @@ class StragglerSource:
     def _take(self, message: dict[str, Any]) -> None:
         if "order" not in message:
             return
-        rung, begin, until = map(int, message["order"])
+        rung, begin, until, self.compare = map(int, message["order"])
         self.heard_s = time.monotonic()
         if self._orders and self._orders[-1][:2] == (rung, begin):
             self._orders[-1] = rung, begin, until

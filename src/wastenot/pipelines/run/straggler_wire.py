@@ -1,9 +1,9 @@
 """What the straggler server and ranks say to each other: JSON objects, one a line, over a Unix or TCP socket.
 
     rank → server     {"hello": "rank", "schema": …, "replica": 0, "rank": 3, "digest": "sha256:…", "token": …}
-    server → rank     {"welcome": true, "order": [0, 0, 200]}      rung, from iteration, until iteration
-    rank → server     {"iteration": 17, "factor": 1.21, "throttled": "thermal"}
-    server → rank     {"order": [4, 20, 220]}   {"bye": true}
+    server → rank     {"welcome": true, "order": [0, 0, 200, -1]}  as of Order
+    rank → server     {"iteration": 17, "factor": 1.21, "throttled": "thermal", "suspects": false}
+    server → rank     {"order": [4, 20, 220, -1]}   {"bye": true}
 
     anyone → server   {"ask": "status"}   {"ask": "tell", "replica": 1, "slower": 0.2, "for_s": 60}   {"ask": "clear"}
     server → anyone   {"status": {…}}   {"done": true}   {"refused": "why"}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wastenot.control.level import Level
@@ -42,11 +42,14 @@ class Order:
         rung: to run.
         begin: the iteration from which on.
         until: the iteration before which it ends, unless it is renewed.
+        compare: the iteration from which on all ranks of all pipelines compare with the default clocks, where one of them
+            suspects that the slowdown limit is not kept.
     """
 
     rung: int
     begin: int
     until: int
+    compare: int = -1
 
 
 @dataclass(slots=True)
@@ -139,7 +142,15 @@ class Stragglers:
         return self._decide(now_s)
 
     def report(
-        self, replica: int, rank: int, iteration: int, factor: float, now_s: float, throttled: str | None = None
+        self,
+        replica: int,
+        rank: int,
+        iteration: int,
+        factor: float | None,
+        now_s: float,
+        throttled: str | None = None,
+        *,
+        suspects: bool = False,
     ) -> dict[int, Order]:
         """An iteration has ended on a rank.
 
@@ -147,19 +158,22 @@ class Stragglers:
             replica: of the rank.
             rank: of the pipeline.
             iteration: counted alike on all ranks.
-            factor: its time over what is planned for the rung that it ran.
+            factor: its time over what is planned for the rung that it ran; ``None`` at the default clocks.
             now_s: the time.
             throttled: why a GPU says that it is throttled: ``thermal``, ``power``.
+            suspects: whether iterations seem slower than allowed, and a look at the default clocks should tell.
 
         Returns:
             Orders for the ranks of replicas, by replica, where there are new ones.
         """
         one = self._of(replica)
-        if not (1.0 / _MOST_SLOWER < factor < _MOST_SLOWER and 0 <= iteration < _MOST_ITERATIONS):
+        known = factor is None or 1.0 / _MOST_SLOWER < factor < _MOST_SLOWER
+        if not (known and 0 <= iteration < _MOST_ITERATIONS):
             return {}
         changed = iteration < self._iteration - HOLD  # begun anew, as from a checkpoint, or a rank counted wrong before
         if changed:
             self._iteration = -1
+            self._orders = [replace(each, compare=-1) for each in self._orders]
             for each in self._replicas:
                 each.reports.clear()
         self._iteration = max(self._iteration, iteration)
@@ -168,8 +182,10 @@ class Stragglers:
         elif one.throttled.get(rank) != throttled:
             self._tell(now_s, "throttled", replica, f"rank {rank} reports that its GPU is throttled: {throttled}")
             one.throttled[rank], one.throttled_from = throttled, iteration
-        of_iteration = one.reports.setdefault(iteration, {})
-        of_iteration[rank] = math.log(factor)
+        of_iteration: dict[int, float] = {}
+        if factor is not None:
+            of_iteration = one.reports.setdefault(iteration, {})
+            of_iteration[rank] = math.log(factor)
         if len(of_iteration) >= max(len(one.ranks), 1):
             del one.reports[iteration]
             for old in [each for each in one.reports if each < iteration]:
@@ -181,9 +197,8 @@ class Stragglers:
             if learned:
                 self._tell(now_s, "measured", replica, f"takes {one.level.factor:.3f} times as long as planned")
         changed |= self._expire(now_s)
-        if changed:
-            return self._decide(now_s)
-        return self._renewed()
+        new = self._decide(now_s) if changed else self._renewed()
+        return self._compared(replica, now_s) if suspects and self._iteration > self._orders[0].compare else new
 
     def tell(self, replica: int, slower: float, now_s: float, for_s: float = math.inf) -> dict[int, Order]:
         """Somebody says that a replica is, or will be at once, slower than planned.
@@ -291,7 +306,7 @@ class Stragglers:
         for index, (one, rung) in enumerate(zip(self._replicas, answer.rungs, strict=True)):
             if rung != one.rung or self._orders[index].begin > begin:  # of iterations that are far away again
                 one.rung = rung
-                new[index] = self._orders[index] = Order(rung, begin, begin + HOLD)
+                new[index] = self._orders[index] = replace(self._orders[index], rung=rung, begin=begin, until=begin + HOLD)
         if new:
             slow = max(range(len(factors)), key=factors.__getitem__)
             told = f"plans {', '.join(str(each.rung + 1) for each in self._replicas)} from iteration {begin} on"
@@ -303,8 +318,15 @@ class Stragglers:
         new: dict[int, Order] = {}
         for index, order in enumerate(self._orders):
             if self._iteration >= order.until - HOLD // 2:
-                new[index] = self._orders[index] = Order(order.rung, order.begin, self._iteration + HOLD)
+                new[index] = self._orders[index] = replace(order, until=self._iteration + HOLD)
         return new
+
+    def _compared(self, replica: int, now_s: float) -> dict[int, Order]:
+        """Have all compare with the default clocks; new orders by replica."""
+        begin = self._iteration + LEAD
+        self._orders = [replace(each, compare=begin) for each in self._orders]
+        self._tell(now_s, "suspected", replica, f"iterations seem too slow: all compare from iteration {begin} on")
+        return dict(enumerate(self._orders))
 
     def _tell(self, now_s: float, kind: str, replica: int, text: str) -> None:
         event = {"at_s": now_s, "iteration": self._iteration if self._iteration >= 0 else None}
