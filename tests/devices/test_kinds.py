@@ -91,13 +91,15 @@ def test_whole_tiles_cost_what_they_compute():
     ("name", "heads", "groups", "tiles", "rows"),
     [
         ("attention", 2112, 528, 528, 128),  # the four queries of a group share a tile
-        ("attention", 2116, 529, 5 * 132, 128),  # a fifth wave for one
+        ("attention", 2116, 529, 529, 128),  # no wave for one
         ("attention_efficient", 2112, 2112, 2112, 64),
     ],
 )
 def test_decoding_costs_whole_tiles(name, heads, groups, tiles, rows):
     decode = PART.attention(heads, groups, 1, 4096, 128, used=1.0).placed(name, "", "", None, 1)
     assert effective_flops(decode, 132) == pytest.approx(4 * 128 * tiles * rows * (4096 + 96))  # beginning a tile is 96 keys
+    begun = PART.attention(heads, groups, 1, 3970, 128, used=1.0).placed(name, "", "", None, 1)
+    assert effective_flops(begun, 132) == pytest.approx(4 * 128 * tiles * rows * (3968 + 65 + 96))  # half of what is masked
     cudnn = replace(decode, name="attention_cudnn")
     assert effective_flops(cudnn, 132) == cudnn.flops
 

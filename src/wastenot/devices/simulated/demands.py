@@ -141,19 +141,19 @@ def _of_attention(kernel: KernelSpec, tiles_at_once: int) -> float:
     few = queries <= FEW_QUERIES
     if few and backend == "cudnn":  # which memory bounds
         return 1.0
-    a_score = _ATTENTION[kernel.op] * width
-    used = min(kernel.flops / (a_score * heads * queries * keys), 1.0)
+    used = min(kernel.flops / (_ATTENTION[kernel.op] * width * heads * queries * keys), 1.0)
     packed = backend == "flash" and queries == 1  # a group's queries share a tile
     side = _ATTENTION_TILE // 2 if forward and backend == "efficient" else _ATTENTION_TILE
     tiles = groups * math.ceil(heads / groups / side) if packed else heads * math.ceil(queries / side)
-    blocks = math.ceil(keys / _ATTENTION_TILE)
-    started = _KEYS_OF_A_TILE if forward else 0.0
-    longest = blocks * _ATTENTION_TILE + started
-    mean = blocks * _ATTENTION_TILE * used + (0.5 * side if used < 1.0 else 0.0) + started
+    blocks, started = math.ceil(keys / _ATTENTION_TILE), _KEYS_OF_A_TILE if forward else 0.0
+    whole_keys, waves = float(blocks * _ATTENTION_TILE), float(math.ceil(tiles / tiles_at_once))
+    if few:  # Of the last block all is computed, not loaded. Of many waves the last is hardly waited for (data/h200).
+        whole_keys, waves = 0.5 * (whole_keys + keys), max(tiles / tiles_at_once, 1.0)
+    longest = whole_keys + started
+    mean = whole_keys * used + (0.5 * side if used < 1.0 else 0.0) + started
+    whole = waves * tiles_at_once * mean
     if used < 1.0:  # tiles of a causal mask differ in length: forward, the last one to begin is among the longest
         whole = max(tiles * mean + tiles_at_once * (longest if forward else mean), tiles_at_once * longest)
-    else:
-        whole = math.ceil(tiles / tiles_at_once) * tiles_at_once * mean
     if few and backend == "flash" and (splits := _splits_of_keys(tiles, blocks, 2 * tiles_at_once)) > 1:
         share = math.ceil(blocks / splits) * _ATTENTION_TILE + started
         turns = math.ceil(tiles * splits / tiles_at_once)  # of tiles of half as many rows
