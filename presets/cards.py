@@ -76,7 +76,7 @@ V100 = Card(
 )  # fmt: skip
 H200 = Card(
     "h200", "NVIDIA H200", 989.5, 67, 1500, 1830, 4800, (200, 700), 79, 132,
-    "power and speed fitted to measurements from 1,350 MHz up, assumed below",
+    "power and speed fitted to measurements from 1,350 MHz up, assumed below and at lower memory clocks",
 )  # fmt: skip
 
 

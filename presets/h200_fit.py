@@ -25,6 +25,7 @@ FITTED = (
 """Traits that are fitted, by their logarithms."""
 
 _TIME_SCATTER, _POWER_SCATTER = 0.1, 0.06  # of kernels of a kind about their traits, in logarithms
+_ATTENTION_SCATTER = 0.03  # of its time, which whole tiles explain
 _TIME_BY_CLOCK, _POWER_BY_CLOCK = 0.012, 0.02  # of a curve about its mean
 _POINTS_OF_A_CURVE = 4.0  # that a curve counts as, however many it has
 _FAR = 0.3  # a start that is no nearer, in logarithms, is left out
@@ -88,11 +89,12 @@ class _Members:
 
 def members_of(operations: Sequence[Measured], tiles_at_once: int) -> _Members:
     """Kernels as arrays."""
+    effective = np.array([effective_flops(one.kernel, tiles_at_once) for one in operations])
     return _Members(
         np.array([one.kernel.flops for one in operations]),
-        np.array([effective_flops(one.kernel, tiles_at_once) for one in operations]),
+        effective,
         np.array([moved_bytes(one.kernel, 0.0) for one in operations]),
-        *np.array([rows_of(one.kernel) for one in operations], dtype=float).T,  # type: ignore[call-arg]
+        *np.array([rows_of(one.kernel, flops) for one, flops in zip(operations, effective, strict=True)], dtype=float).T,  # type: ignore[call-arg]
         np.array([rows_apart(one.kernel) for one in operations]),
         np.array([one.time_s for one in operations]),
         np.array([one.power_w for one in operations]),
@@ -138,6 +140,7 @@ def fit_kind(members: Sequence[Measured], device: DeviceParameters, lean: Lean) 
     centre = np.array([max(getattr(guess, name), 1e-30) for name in FITTED])
     log_time, log_power = np.log(found.time_s), np.log(found.power_w)
     has_power = np.isfinite(log_power)
+    scatter = np.array([_ATTENTION_SCATTER if one.kernel.op.startswith("attention") else _TIME_SCATTER for one in members])
 
     def residuals(logarithms: Array) -> Array:
         flops_per_s, bytes_per_s, issue, fixed_s, latency_s, ramp_s, row_s, *rest = centre * np.exp(logarithms)
@@ -153,7 +156,7 @@ def fit_kind(members: Sequence[Measured], device: DeviceParameters, lean: Lean) 
         time = clocked.time(core_s, memory_s, fixed_s)
         power = clocked.power(time, clock_w, work_j, memory_j)
         parts = [
-            (np.log(time) - log_time) / _TIME_SCATTER,
+            (np.log(time) - log_time) / scatter,
             np.where(has_power, np.log(power) - log_power, 0.0) / _POWER_SCATTER,
         ]
         if len(times.of):

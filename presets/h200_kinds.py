@@ -44,7 +44,7 @@ def fit_ops(operations: Sequence[Measured], device: DeviceParameters) -> dict[st
             guess = guess.model_copy(
                 update={
                     "flops_per_s": _BACKWARD_OVER_FORWARD * guess.flops_per_s,
-                    "row_s": _BACKWARD_ROWS * guess.row_s,
+                    "row_s": _BACKWARD_ROW_S,
                     "latency_s": 4e-6,
                 }
             )
@@ -105,7 +105,7 @@ _LIKE = {
     "softmax-backward-causal": "softmax-causal",
     "reduce": "",
     "reduce-partials": "",
-    **{f"attention-{backend}-decode": "gemm-skinny" for backend in BACKENDS},
+    "attention-cudnn-decode": "gemm-skinny",
 }
 """Kinds that are more like one of another operation than like others of their own."""
 
@@ -114,8 +114,8 @@ _MATRIX = ("gemm", "attention", "attention_backward")  # each leans on the one b
 _STREAMING = ("softmax", "layernorm", "rmsnorm", "elementwise", "reduce", "embedding")
 _MULTIPROCESSORS, _BYTES_A_CLOCK = 132, 64  # what a Hopper multiprocessor takes from the L2 at most
 _ATTENTION_FLOPS_PER_S = 0.35 * H200.tensor_tflops * 1e12  # FlashAttention-2 on Hopper: FlashAttention-3 paper, abstract
-_ATTENTION_GUESS = {"flops_per_s": 1.3 * _ATTENTION_FLOPS_PER_S, "row_s": 1e-10, "score_s": 3e-13, "latency_s": 2e-6}
-_BACKWARD_ROWS = 4.0  # products and sums of a query that come before and after
+_ATTENTION_GUESS = {"flops_per_s": 1.3 * _ATTENTION_FLOPS_PER_S, "row_s": 0.0, "score_s": 3e-13, "latency_s": 2e-6}
+_BACKWARD_ROW_S = 4e-10  # products and sums of a query that come before and after
 _BACKWARD_OVER_FORWARD = ATTENTION_EFFICIENCY[1] / ATTENTION_EFFICIENCY[0]
 
 # First guesses, and the standard deviation of the logarithm of each fitted one.

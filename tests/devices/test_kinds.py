@@ -85,8 +85,41 @@ def test_whole_tiles_cost_what_they_compute():
     attention = PART.attention(512, 512, 1024, 1024, 128, used=0.5).placed("attention", "", "", None, 1)
     whole = PART.attention(512, 512, 1024, 1024, 128, used=1.0).placed("attention", "", "", None, 1)
     assert attention.flops < effective_flops(attention, 132) < effective_flops(whole, 132)
-    decode = PART.attention(512, 128, 1, 4096, 128, used=1.0).placed("attention", "", "", None, 1)
-    assert effective_flops(decode, 132) == decode.flops
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "groups", "tiles", "rows"),
+    [
+        ("attention", 2112, 528, 528, 128),  # the four queries of a group share a tile
+        ("attention", 2116, 529, 529, 128),  # no wave for one
+        ("attention_efficient", 2112, 2112, 2112, 64),
+    ],
+)
+def test_decoding_costs_whole_tiles(name, heads, groups, tiles, rows):
+    decode = PART.attention(heads, groups, 1, 4096, 128, used=1.0).placed(name, "", "", None, 1)
+    assert effective_flops(decode, 132) == pytest.approx(4 * 128 * tiles * rows * (4096 + 96))  # beginning a tile is 96 keys
+    begun = PART.attention(heads, groups, 1, 3970, 128, used=1.0).placed(name, "", "", None, 1)
+    assert effective_flops(begun, 132) == pytest.approx(4 * 128 * tiles * rows * (3968 + 65 + 96))  # half of what is masked
+    cudnn = replace(decode, name="attention_cudnn")
+    assert effective_flops(cudnn, 132) == cudnn.flops
+
+
+def test_few_tiles_of_decoding_are_split_by_keys():
+    def time(heads: int, keys: int) -> float:
+        decode = PART.attention(heads, heads, 1, keys, 128, used=1.0).placed("attention", "", "", None, 1)
+        return effective_flops(decode, 132)
+
+    assert time(8, 4096) < 0.3 * time(212, 4096)  # both in no more than two waves of whole tiles, but 212 are not split
+    assert time(8, 128) < time(8, 1024) < time(8, 8192) < 2 * time(8, 4096)
+
+
+def test_the_last_tile_of_a_causal_mask_is_waited_for():
+    """What a few heads take beyond their share of many heads' time is what one longest tile takes."""
+    few, many = (
+        effective_flops(PART.attention(heads, heads, 1024, 1024, 128, used=0.5).placed("attention", "", "", None, 1), 132)
+        for heads in (128, 512)
+    )
+    assert few - (many - few) / 3 == pytest.approx(4 * 128 * 132 * 128 * (1024 + 96))
 
 
 def test_traits_that_are_not_stated_change_nothing():

@@ -19,7 +19,7 @@ from wastenot.workloads.named import find_model
 from wastenot.workloads.serving_steps import StepShapes
 
 FEW = StepShapes(
-    (1, 64, 65, 128, 512), (1, 128, 512), (1, 64, 128), (1, 512, 2048), (1, 64, 128, 129, 256, 257, 512), (0, 2048)
+    (1, 32, 64, 65, 128, 512), (1, 128, 512), (1, 32, 64, 128), (1, 512, 2048), (1, 64, 128, 129, 256, 257, 512), (0, 2048)
 )
 QUICK = PointOptions(warm_up_s=1.0, window_s=1.0)
 
@@ -28,7 +28,7 @@ def test_steps_put_together_are_those_measured(tmp_path: Path) -> None:
     study = open_study(tmp_path / "kernels.db", create=True)
     settings = (Setting(900.0), Setting(1395.0), AUTO)
     profile = profile_from_kernels(
-        "llama-8b", open_device("sim:h200", seed=1), study, shapes=FEW, settings=settings, core_step_mhz=300.0, options=QUICK
+        "llama-8b", open_device("sim:h200", seed=1), study, shapes=FEW, settings=settings, core_step_mhz=150.0, options=QUICK
     )
     engine = profile.engines[0]
     assert (engine.tables.evidence, engine.tables.source, profile.device) == ("simulated", "kernels", "sim:h200")

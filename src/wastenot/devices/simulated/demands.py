@@ -12,6 +12,7 @@ import math
 from wastenot.devices.simulated.kinds import FEW_QUERIES
 from wastenot.devices.simulated.model import KernelParameters
 from wastenot.devices.simulated.preset import OpTraits
+from wastenot.workloads.attention import attention_backend
 from wastenot.workloads.kernel import KernelSpec
 
 _ATTENTION = {"attention": 4.0, "attention_backward": 10.0}  # FLOPs of a score, for each element of a head
@@ -25,15 +26,16 @@ _DEPTH_OF_A_TILE = 60  # terms of a sum that beginning and ending a tile costs a
 _DEPTH_OF_A_SPLIT = 200  # the same for adding partial sums
 _EDGE = 40.0  # rows and columns at which loading a tile's inputs costs as much as computing with them
 _RAMP_BYTES = 4e6
-_TAIL = 1.0  # waves of tiles that the uneven ends of a causal mask cost
-_ATTENTION_TILE = 128  # queries, and keys
+_ATTENTION_TILE = 128  # queries, and keys; memory-efficient attention takes half as many queries
+_KEYS_OF_A_TILE = 96  # that beginning and ending a tile costs as much as, forward
+_KEYS_OF_SPLITTING, _KEYS_OF_A_SPLIT = 160, 10  # that adding up partial sums costs as much as, and of each
 
 
 def analytical_parameters(kernel: KernelSpec, traits: OpTraits) -> KernelParameters:
     """Demands of an analytical kernel on a GPU, from its FLOPs and bytes."""
     moved = moved_bytes(kernel, traits.square)
     flops = effective_flops(kernel, traits.tiles_at_once)
-    rows, width, scores = rows_of(kernel)
+    rows, width, scores = rows_of(kernel, flops)
     chain_s, rows_s = traits.latency_s + width * traits.turn_s, rows * traits.row_s
     apart = rows_apart(kernel)
     return KernelParameters(
@@ -74,17 +76,17 @@ def ramped(bytes_moved: float) -> float:
     return bytes_moved / (bytes_moved + _RAMP_BYTES)
 
 
-def rows_of(kernel: KernelSpec) -> tuple[float, float, float]:
+def rows_of(kernel: KernelSpec, flops: float) -> tuple[float, float, float]:
     """What is worked on row by row, in turn, and score by score.
 
     Rows of a softmax or norm, or queries of attention; elements that one multiprocessor works on in turn, of a row or of a
-    sum of a product, or sums into rows of a table; scores of attention.
+    sum of a product, or sums into rows of a table; scores of attention in whole tiles, as the FLOPs are.
     """
     if kernel.op == "gemm" and len(kernel.shape) == 4:
         return 0.0, float(kernel.shape[3]), 0.0
     if kernel.op in _ATTENTION and len(kernel.shape) == 5:
         heads, _, queries, _, width = kernel.shape
-        return float(heads * queries), 0.0, kernel.flops / (_ATTENTION[kernel.op] * width)
+        return float(heads * queries), 0.0, flops / (_ATTENTION[kernel.op] * width)
     if kernel.op == "embedding_backward":
         return 0.0, kernel.flops, 0.0
     if kernel.op not in _BY_ROWS or len(kernel.shape) < 2:
@@ -134,23 +136,38 @@ def _of_product(shape: tuple[int, ...], tiles_at_once: int) -> float:
 
 def _of_attention(kernel: KernelSpec, tiles_at_once: int) -> float:
     """Ratio of the FLOPs of whole tiles in whole waves to those needed."""
-    heads, _, queries, keys, width = kernel.shape
-    if queries <= FEW_QUERIES:
+    heads, groups, queries, keys, width = kernel.shape
+    backend, forward = attention_backend(kernel), kernel.op == "attention"
+    few = queries <= FEW_QUERIES
+    if few and backend == "cudnn":  # which memory bounds
         return 1.0
-    a_score = _ATTENTION[kernel.op] * width
-    used = min(kernel.flops / (a_score * heads * queries * keys), 1.0)
-    side = _ATTENTION_TILE
-    rows = math.ceil(queries / side)
-    longest = math.ceil(keys / side) * side
-    mean = longest * used + (0.5 * side if used < 1.0 else 0.0)
-    tiles = heads * rows
-    # Tiles of a causal mask differ in length; the longest are begun first, so that short ones fill the last wave.
-    whole = (
-        math.ceil(tiles / tiles_at_once) * tiles_at_once * mean
-        if used == 1.0
-        else (max((tiles + _TAIL * tiles_at_once) * mean, tiles_at_once * longest))
-    )
+    used = min(kernel.flops / (_ATTENTION[kernel.op] * width * heads * queries * keys), 1.0)
+    packed = backend == "flash" and queries == 1  # a group's queries share a tile
+    side = _ATTENTION_TILE // 2 if forward and backend == "efficient" else _ATTENTION_TILE
+    tiles = groups * math.ceil(heads / groups / side) if packed else heads * math.ceil(queries / side)
+    blocks, started = math.ceil(keys / _ATTENTION_TILE), _KEYS_OF_A_TILE if forward else 0.0
+    whole_keys, waves = float(blocks * _ATTENTION_TILE), float(math.ceil(tiles / tiles_at_once))
+    if few:  # Of the last block all is computed, not loaded. Of many waves the last is hardly waited for (data/h200).
+        whole_keys, waves = 0.5 * (whole_keys + keys), max(tiles / tiles_at_once, 1.0)
+    longest = whole_keys + started
+    mean = whole_keys * used + (0.5 * side if used < 1.0 else 0.0) + started
+    whole = waves * tiles_at_once * mean
+    if used < 1.0:  # tiles of a causal mask differ in length: forward, the last one to begin is among the longest
+        whole = max(tiles * mean + tiles_at_once * (longest if forward else mean), tiles_at_once * longest)
+    if few and backend == "flash" and (splits := _splits_of_keys(tiles, blocks, 2 * tiles_at_once)) > 1:
+        share = math.ceil(blocks / splits) * _ATTENTION_TILE + started
+        turns = math.ceil(tiles * splits / tiles_at_once)  # of tiles of half as many rows
+        whole = tiles_at_once * (0.5 * turns * share + _KEYS_OF_SPLITTING + _KEYS_OF_A_SPLIT * splits)
     return whole * side / (heads * queries * keys * used)
+
+
+def _splits_of_keys(tiles: int, blocks: int, at_once: int) -> int:
+    """Into how many parts FlashAttention-2 splits keys where there are few tiles (num_splits_heuristic in flash_api.cpp)."""
+    if tiles >= 0.8 * at_once:
+        return 1
+    parts = [each for each in range(1, min(blocks, 128) + 1) if each == 1 or -(-blocks // each) < -(-blocks // (each - 1))]
+    fills = [each * tiles / at_once / math.ceil(each * tiles / at_once) for each in parts]
+    return next(each for each, fill in zip(parts, fills, strict=True) if fill >= 0.85 * max(fills))
 
 
 def reread(shape: tuple[int, ...], square: float) -> float:

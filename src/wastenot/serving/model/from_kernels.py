@@ -27,6 +27,7 @@ _CLOCK_STEP_MHZ = 15.0
 _PROFILE_STEP_MHZ = 60.0
 _MISSED_MHZ = 20.0  # a clock so far below what was asked for was held by a limit
 _SAME_MHZ = 8.0  # clocks in effect this close are one
+_APART = 0.05  # of the clock, between two of which the slope is not mostly noise
 _STEEPEST = 3.0  # exponent of the clock that power grows with, beyond clocks that were seen
 
 
@@ -276,7 +277,7 @@ def _curve(
 ) -> tuple[FloatArray, FloatArray]:
     """Time and power of one call at each of ``clocks``, from those in effect where it was measured.
 
-    Between them both are interpolated over the logarithm of the clock; above them power laws of the last two continue.
+    Between them both are interpolated over the logarithm of the clock; above them power laws continue.
     """
     there = np.isfinite(time_s)
     order = np.argsort(in_effect[there], kind="stable")
@@ -288,9 +289,11 @@ def _curve(
     if len(x) == 1:
         return np.full_like(clocks, np.exp(time[0])), np.full_like(clocks, np.exp(power[0]))
 
+    apart = max(int(np.searchsorted(x, x[-1] - _APART)) - 1, 0)
+
     def curve(values: FloatArray, least: float, most: float) -> FloatArray:
         inside = PchipInterpolator(x, values)(np.clip(wanted, x[0], x[-1]))
-        slope = float(np.clip((values[-1] - values[-2]) / (x[-1] - x[-2]), least, most))
+        slope = float(np.clip((values[-1] - values[apart]) / (x[-1] - x[apart]), least, most))
         return np.asarray(np.exp(inside + slope * np.maximum(wanted - x[-1], 0.0)))
 
     return curve(time, -1.0, 0.0), curve(power, 0.0, _STEEPEST)
