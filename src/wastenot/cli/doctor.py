@@ -48,8 +48,8 @@ def doctor(
     if not as_json:
         typer.echo("\n".join(textwrap.wrap(step.verdict, _COLUMNS)))
         typer.echo(f"Next: {step.command}")
-        typer.echo("Your own program: wastenot monitor -- python train.py; its kernels: wastenot kernel")
-        typer.echo("capture --help; your servers: wastenot serve --help\n")
+        typer.echo("Your own program: wastenot monitor -- python train.py; its kernels: wastenot")
+        typer.echo("kernel capture --help; your servers: wastenot serve --help\n")
         _print_lines(_of_machine(machine))
     sensed = []
     for gpu in machine.gpus:
