@@ -168,11 +168,14 @@ def test_a_batch_that_is_soon_full_raises_the_clock_only_where_the_lowest_cannot
     assert lowest_that_is_left([2.0 * each for each in range(29)], 0.5) == 0, "it empties at any clock"
 
 
-@pytest.mark.parametrize(("missed", "lowest"), [(8, 0), (9, 2)])
-def test_once_misses_are_nearly_used_only_the_greatest_clock_is_left(three_clocks: Engine, missed: int, lowest: int) -> None:
+@pytest.mark.parametrize(("missed", "rate_per_s", "lowest"), [(8, 9.0, 0), (9, 9.0, 1), (9, 0.3, 0)])
+def test_once_misses_are_nearly_used_clocks_are_left_that_would_have_missed_no_more_than_the_greatest(
+    three_clocks: Engine, missed: int, rate_per_s: float, lowest: int
+) -> None:
     steering, nothing = _Steering(three_clocks, DEADLINES), np.empty(0)
+    came = load(rate_per_s, 120.0, 4)
+    prompt, output = came.prompt_tokens.astype(float), came.output_tokens.astype(float)
+    view = View(120.0, 0, 0, 0, 4000, *(6 * [nothing]), prompt, prompt, output, came.arrival_s)
+    steering.load.see(view)
     steering.misses.begun, steering.misses.missed = 1000, missed  # ten may be missed
-    view = View(1.0, 0, 0, 0, 4000, *(10 * [nothing]))
-    steering.load.prompts.append(50.0)
-    steering.load.outputs.append(250.0)
-    assert steering.floor(view, steering.renewed(1.0)) == lowest
+    assert steering.floor(view, steering.renewed(120.0)) == lowest

@@ -8,14 +8,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from wastenot.serving.model.requests import Requests
 from wastenot.serving.simulation.policy import View
 
 MEMORY_S = 60.0
 """Over which the rate of arrivals is averaged. Of λ requests/s, such an average that forgets exponentially has a relative
 error of 1 / √(2 λ 60 s): 5 % at 4 a second."""
-SAMPLE = 64
-"""Requests whose prompts are remembered, and four times as many whose answers are: the error of their mean is an eighth of
-their spread, and a sixteenth."""
+SAMPLE = 256
+"""Requests whose lengths are averaged: the error of their mean is a sixteenth of their spread."""
+LATEST = 128
+"""Requests whose rate is the latest."""
+REMEMBERED = 2000
+"""Requests of which all is kept: at a share of 99 %, twenty of them may miss their deadlines."""
 FORGET = 0.995
 """Of how answers' lengths compared with predictions, for each further answer: the last 200 count."""
 AS_PREDICTED, TYPICAL_TOKENS = 4.0, 100.0
@@ -34,10 +38,10 @@ class Load:
     """
 
     prompts: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLE))
-    outputs: deque[float] = field(default_factory=lambda: deque(maxlen=4 * SAMPLE))
+    outputs: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLE))
     ratio: float = 1.0
     spread: float = 0.0
-    _times_s: deque[float] = field(default_factory=lambda: deque(maxlen=2 * SAMPLE))
+    _came: deque[list[float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _count: float = 0.0
     _since_s: float = 0.0
     _last_s: float = -1.0
@@ -58,7 +62,8 @@ class Load:
             self._decay(view.now_s)
             self._count += come
             self._last_s = float(arrivals.max())
-            self._times_s.extend(np.sort(arrivals[new]).tolist())
+            rows = np.column_stack([arrivals, view.waiting_prompt, view.waiting_output])[new]
+            self._came.extend(rows[rows[:, 0].argsort(kind="stable")].tolist())
             self.prompts.extend(view.waiting_prompt[new].tolist())
             self.outputs.extend(view.waiting_output[new].tolist())
         self._see_running(view)
@@ -72,7 +77,14 @@ class Load:
 
     def latest_per_s(self, now_s: float) -> float:
         """Arrivals in a second among the latest: soon right where the rate rises, and rough."""
-        return len(self._times_s) / max(now_s - self._times_s[0], 1e-3) if self._times_s else 0.0
+        count = min(len(self._came), LATEST)
+        return count / max(now_s - self._came[-count][0], 1e-3) if count else 0.0
+
+    def requests(self, most_tokens: int) -> Requests:
+        """The latest, each with the answer that it is to have and at most so many tokens."""
+        come_s, prompt, output = np.array(self._came).T
+        tokens = np.rint(output * self.ratio).clip(1, most_tokens - prompt)
+        return Requests(come_s - come_s[0], prompt.astype(np.intp), tokens.astype(np.intp))
 
     def _decay(self, now_s: float) -> None:
         self._count *= math.exp(-(now_s - self._since_s) / MEMORY_S)

@@ -18,7 +18,8 @@ A look is at each step while prompts wait, else when a request came, began to de
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
 - While the batch grows towards what the engine holds and the lowest clock answers fewer requests than come, low clocks are
   left out: once full, it keeps prompts waiting long after a burst. The price of a miss rises slowly, as a raised clock
-  saves few of those that a burst brings; all but the maximum clock are left out while nearly as many are missed as may be.
+  saves few of those that a burst brings. While nearly as many are missed as may be, the latest requests are simulated at
+  each clock, and those are left out that would have missed more of them than the maximum clock.
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
@@ -27,6 +28,7 @@ those that decode more than is projected, and about one request in fifty may mis
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,12 +37,14 @@ from scipy.special import gammaincc, gammaln
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import OutsideProfileError
 from wastenot.serving.model.step_costs import StepCosts
 from wastenot.serving.policies.chain import ChainPrices, batches_of, mean_context, prices_of_chain
 from wastenot.serving.policies.load import Load
 from wastenot.serving.policies.misses import Misses
 from wastenot.serving.policies.risks import WITHIN, Risks
-from wastenot.serving.simulation.policy import Choice, View
+from wastenot.serving.simulation.policy import Choice, Fixed, View
+from wastenot.serving.simulation.simulate import simulate
 
 # Chosen by hand while the policy was tried on the first ten minutes of Azure's trace of November 2023; how results depend on
 # each was not recorded. `docs/judged-serving.md` judges on the other fifty minutes.
@@ -64,7 +68,10 @@ deadlines from 0.95 on, or where all clocks that answer as many as come were lef
 NEARLY = 0.95
 """Of the same: the batch with which a clock is to answer as many as come, as a full one has no room for chance."""
 NEARLY_USED = 0.85
-"""Of the deadlines that may be missed: beyond, all is served at the maximum clock, and the rest is for what it misses."""
+"""Of the deadlines that may be missed: beyond, clocks are left out that would have missed more of the latest requests than
+the maximum clock (``find_safe``)."""
+MORE = 1.1
+"""Times the requests begun, after which such clocks are looked for again: a tenth of them says little more. By hand."""
 ENOUGH = 0.002
 """Of the mean cost of a second: a clock that costs so little less is not switched to."""
 
@@ -135,6 +142,7 @@ class _Steering:
         self.costs, self.load, self.misses = StepCosts(engine.tables), Load(), Misses(deadlines)
         self.renew_s, self.effective_s = -math.inf, -math.inf
         self.seen_s, self.sum_batch, self.sum_one = 0.0, 0.0, 0.0  # the batch averaged, and what was averaged of 1
+        self.safe, self.safe_until = self.greatest, 0.0  # requests
         self.prices: _Prices | None = None
 
     def choose(self, view: View) -> Choice:
@@ -227,8 +235,24 @@ class _Steering:
         some = left.clip(0)
         return np.asarray((np.exp(some * np.log(expected) - expected - gammaln(some + 1)) * (left >= 0)).sum(axis=1))
 
+    def find_safe(self) -> None:
+        """The lowest clock that would have missed no more deadlines of the latest requests than the maximum clock.
+
+        Each is simulated with them (milliseconds), as the misses of the maximum clock cannot be told from those of others.
+        """
+        requests = self.load.requests(self.engine.cache_blocks * self.engine.block_tokens)
+
+        def kept(setting: int) -> float:
+            return simulate(requests, self.engine, Fixed(setting), deadlines=self.deadlines).attainment(self.deadlines)
+
+        self.safe, self.safe_until = self.greatest, MORE * self.misses.begun
+        with suppress(OutsideProfileError):  # a lower clock's batch may be larger than the profile knows
+            least = max(kept(self.greatest), 0.5)  # it is overloaded where it keeps fewer
+            while self.safe and kept(self.safe - 1) >= least:
+                self.safe -= 1
+
     def floor(self, view: View, prices: _Prices) -> int:
-        """The lowest clock that is left: the greatest where nearly as many are missed as may be, else one that keeps up.
+        """The lowest clock that is left: a safe one where nearly as many are missed as may be, else one that keeps up.
 
         A batch that is full admits a prompt only where an answer ends, and after a burst it stays full for minutes.
         """
@@ -237,13 +261,14 @@ class _Steering:
         self.sum_batch, self.sum_one = kept * self.sum_batch + (1 - kept) * batch, kept * self.sum_one + 1 - kept
         self.seen_s = view.now_s
         ahead = batch + 2 * max(batch - self.sum_batch / max(self.sum_one, 1e-9), 0.0)
+        least = 0
         if self.misses.used() > NEARLY_USED:
-            return self.greatest
-        if ahead <= CROWDED[0] * prices.most:
-            return 0
+            if self.misses.begun >= self.safe_until:
+                self.find_safe()
+            least = self.safe
         if prices.full_per_s[0] >= self.load.latest_per_s(view.now_s):
-            return 0
-        return round(float(np.interp(ahead / prices.most, CROWDED, (0.0, 1.0))) * self.greatest)
+            return least
+        return max(least, round(float(np.interp(ahead / prices.most, CROWDED, (0.0, 1.0))) * self.greatest))
 
     def quiet_w(self, view: View, prices: _Prices, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
         """Watts of each clock with a batch and no prompt waiting: in all, and for all but deadlines.
