@@ -30,10 +30,11 @@ def demo(
     from wastenot.cli.demo_job import PAGE_OF_THE_JOB, apply_in_demo
     from wastenot.core.errors import MissingExtraError
     from wastenot.devices.open import open_device
-    from wastenot.kernels import verbs as api
     from wastenot.kernels.cli.whole_loop import create_folder, ending
     from wastenot.kernels.page.page import report
     from wastenot.kernels.page.provenance import Files
+    from wastenot.kernels.run.interleaved import validate
+    from wastenot.kernels.verbs import sweep
     from wastenot.meters.tasks import find_tasks
     from wastenot.pages.optional_imports import check_report
     from wastenot.pages.price import DEFAULT_PRICE
@@ -59,13 +60,13 @@ def demo(
         _tell("Training GPT-3 XL on a simulated RTX 3080 Ti: no GPU is used, and every number is simulated.")
         _tell(f"Sweep     time and energy of {len(tasks.tasks)} kernels at 50 pairs of core and memory clocks")
         with shown_progress("sweep") as progress:
-            api.sweep(tasks, target, study, command=command, progress=_WithoutRemarks(progress))
+            sweep(tasks, target, study, command=command, progress=_WithoutRemarks(progress))
         _tell("Plan      clocks for each kernel with the lowest energy and no slowdown")
         planner = Planner(study.read(tasks.name))
         plan = make_plan(planner, Objective("waste", 0.0))
         _tell(f"Validate  the plan measured {_REPEATS} times, interleaved with the default clocks")
         with shown_progress("validation") as progress:
-            plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
+            plan = validate(plan, study, target, repeats=_REPEATS, progress=progress)
         plan.write(out / "plan.json")
         _tell("Apply     the plan to a training job, as far as clocks can switch today, and compare with the default clocks")
         applied, verdict = apply_in_demo(plan, _DEVICE, out, with_page=with_page)
@@ -74,9 +75,8 @@ def demo(
                 study, page, plan=out / "plan.json", planner=planner, price=DEFAULT_PRICE, command=command,
                 notes=[f"The demo ran this job, too: it {applied}; see {PAGE_OF_THE_JOB}, beside this page."],
             )  # fmt: skip
-    _tell("")
     now, whole = ending(plan, Files(str(study_file), out / "plan.json"))
-    for line in (*now, f"Applied   {applied}", f"          {verdict}", *whole):
+    for line in ("", *now, f"Applied   {applied}", f"          {verdict}", *whole):
         _tell(line)
     if with_page:
         _show_pages(page, out / PAGE_OF_THE_JOB, no_open=no_open)

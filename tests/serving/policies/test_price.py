@@ -175,7 +175,8 @@ def test_once_misses_are_nearly_used_clocks_are_left_that_would_have_missed_no_m
     steering, nothing = _Steering(three_clocks, DEADLINES), np.empty(0)
     came = load(rate_per_s, 120.0, 4)
     prompt, output = came.prompt_tokens.astype(float), came.output_tokens.astype(float)
-    view = View(120.0, 0, 0, 0, 4000, *(6 * [nothing]), prompt, prompt, output, came.arrival_s)
+    six = (nothing, nothing, nothing, nothing, nothing, nothing)
+    view = View(120.0, 0, 0, 0, 4000, *six, prompt, prompt, output, came.arrival_s)
     steering.load.see(view)
     steering.misses.begun, steering.misses.missed = 1000, missed  # ten may be missed
     assert steering.floor(view, steering.renewed(120.0)) == lowest

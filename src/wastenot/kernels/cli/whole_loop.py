@@ -66,9 +66,9 @@ def run(
     First prints what is run and how long it will take. Resumes an interrupted sweep.
     """
     from wastenot.core.values import as_values
-    from wastenot.kernels import verbs as api
     from wastenot.kernels.page.page import report
-    from wastenot.kernels.run.interleaved import estimate_interleaved
+    from wastenot.kernels.run.interleaved import estimate_interleaved, validate
+    from wastenot.kernels.verbs import sweep
     from wastenot.meters.tasks import find_tasks
     from wastenot.pages.optional_imports import check_report
     from wastenot.planning.comparison import compare_with
@@ -99,7 +99,7 @@ def run(
 
     with kept_if_interrupted(resume_with(command, study)):
         with shown_progress("sweep") as progress:
-            outcome = api.sweep(
+            outcome = sweep(
                 tasks, target, study, clocks=Grid(core_step, power_limit_w=power_limit),
                 command=command, announce=begin, dry_run=dry_run, progress=progress,
             )  # fmt: skip
@@ -112,7 +112,7 @@ def run(
         plan = make_plan(planner, goal)
         if repeats:
             with shown_progress("validation") as progress:
-                plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
+                plan = validate(plan, study, target, repeats=repeats, progress=progress)
         plan.write(folder / "plan.json")
         comparison = compare_with(planner, as_measured=as_measured) if in_full or as_json else None
         pages = report(
