@@ -81,7 +81,7 @@ class Load:
         return count / max(now_s - self._came[-count][0], 1e-3) if count else 0.0
 
     def requests(self, most_tokens: int) -> Requests:
-        """The latest, each with the answer that it is to have and at most so many tokens."""
+        """The latest, each with the answer that it is to have, and at most ``most_tokens`` in all."""
         come_s, prompt, output = np.array(self._came).T
         tokens = np.rint(output * self.ratio).clip(1, most_tokens - prompt)
         return Requests(come_s - come_s[0], prompt.astype(np.intp), tokens.astype(np.intp))
