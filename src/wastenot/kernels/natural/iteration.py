@@ -15,7 +15,7 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.kernels.natural.curves import POWER_SLOPES, TIME_SLOPES, KernelCurve
-from wastenot.kernels.natural.held import HELD_SD, held_in_runs
+from wastenot.kernels.natural.held import HELD_SD, held_in_runs, held_power_w
 from wastenot.kernels.natural.rows import curves_of_rows
 from wastenot.kernels.natural.storage import curves_of, unpacked_timeline
 from wastenot.planning.natural import hat_weights
@@ -101,6 +101,8 @@ class PredictedIteration:
         fastest: the plan of least time.
         saving: the plan of least energy in no more time than without ceilings.
         extrapolated: kernels that were not seen at the clock of the iteration, with the clocks that they were seen at.
+        drawn: what costs and limit may truly be.
+        without: the iterations without ceilings by these.
     """
 
     kernels: tuple[Kernel, ...]
@@ -115,6 +117,8 @@ class PredictedIteration:
     fastest: PredictedPlan
     saving: PredictedPlan
     extrapolated: tuple[tuple[str, float, float], ...]
+    drawn: Sequence[tuple[ClockCosts, float]]
+    without: Sequence[Iteration]
 
 
 def iteration_of_study(
@@ -152,11 +156,30 @@ def iteration_of_study(
     kept = study.natural_curves(sweep.workload, sweep.granularity) if sweep.state == "natural" else {}
     if any(kernel.name not in kept for kernel in sweep.kernels):
         return sweep, predict_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=limit_w, warmer_c=warmer_c)
-    curves, limit_sd = curves_of(sweep, kept).curves, 0.0
+    return sweep, iteration_of_curves(study, sweep, curves_of(sweep, kept).curves, limit_w=limit_w, warmer_c=warmer_c)
+
+
+def iteration_of_curves(
+    study: Study, sweep: Sweep, curves: Sequence[KernelCurve], *, limit_w: float | None = None, warmer_c: float = 0.0
+) -> PredictedIteration:
+    """What curves at natural clocks say, held to the power that the runs were held to which they were estimated from.
+
+    Args:
+        study: with these runs.
+        sweep: whose kernels run in the iteration.
+        curves: of these.
+        limit_w: see :func:`predict_iteration`.
+        warmer_c: see there.
+
+    Raises:
+        BadInputError: see there.
+        InfeasibleError: see there.
+    """
+    limit_sd = 0.0
     if limit_w is None:
         runs = [unpacked_timeline(each.content) for each in study.timelines(sweep.workload, granularity=sweep.granularity)]
         limit_w, limit_sd = held_in_runs(curves, runs), HELD_SD
-    return sweep, predict_iteration(sweep.kernels, curves, limit_w=limit_w, limit_sd=limit_sd, warmer_c=warmer_c)
+    return predict_iteration(sweep.kernels, curves, limit_w=limit_w, limit_sd=limit_sd, warmer_c=warmer_c)
 
 
 def measured_at_c(sweep: Sweep) -> float:
@@ -237,33 +260,9 @@ def predict_iteration(
             for curve, beyond in zip(own, default.extrapolated.tolist(), strict=True)
             if beyond
         ),
+        drawn,
+        without,
     )
-
-
-def held_power_w(kernels: Sequence[Kernel], curves: Sequence[KernelCurve]) -> float:
-    """The mean power that the regulator holds kernels to, by those that it limits when they run by themselves.
-
-    It may be a little less than the limit that the card states. Half of the time of these kernels is spent at less power,
-    half at more, so that a kernel whose clock something else holds down does not count.
-
-    Args:
-        kernels: of an iteration.
-        curves: of these kernels, in the same order.
-
-    Raises:
-        BadInputError: none of them is limited.
-    """
-    weights = np.array([
-        kernel.count * curve.auto.time_s * curve.auto.limited for kernel, curve in zip(kernels, curves, strict=True)
-    ])  # fmt: skip
-    if not weights.any():
-        raise BadInputError(
-            "no kernel is held by the power limit when it runs on its own, so the limit is unknown; give `power_limit_w`"
-        )
-    power_w = np.array([curve.auto.power_w for curve in curves])
-    order = np.argsort(power_w)
-    half = np.searchsorted(np.cumsum(weights[order]), 0.5 * weights.sum())
-    return float(power_w[order[half]])
 
 
 def clock_costs(kernels: Sequence[Kernel], curves: Sequence[KernelCurve], core_mhz: FloatArray) -> ClockCosts:
@@ -381,8 +380,8 @@ def _predicted(
     """
     plan, *others = plans
     capped = [run_iteration(each, drawn_w, plan.ceiling) for each, drawn_w in drawn]
-    spread = np.array([_changes(after, before) for after, before in zip(capped, without, strict=True)])
-    expected = np.mean([_changes(run_iteration(costs, limit_w, each.ceiling), default) for each in others], axis=0)
+    spread = np.array([changes_of(after, before) for after, before in zip(capped, without, strict=True)])
+    expected = np.mean([changes_of(run_iteration(costs, limit_w, each.ceiling), default) for each in others], axis=0)
     time, energy = (
         Known.of(value, value + own - own.mean()) for value, own in zip(expected.tolist(), spread.T, strict=True)
     )
@@ -396,5 +395,6 @@ def _saving_plan(costs: ClockCosts, limit_w: float, fastest: LimitedPlan) -> Lim
     return least_energy_plan(costs, limit_w, no_more_s, fastest)
 
 
-def _changes(after: Iteration, before: Iteration) -> tuple[float, float]:
+def changes_of(after: Iteration, before: Iteration) -> tuple[float, float]:
+    """Change of time and of energy, as fractions."""
     return after.time_s / before.time_s - 1.0, after.energy_j / before.energy_j - 1.0
