@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,6 +70,8 @@ def capture(
     else:
         console().print(_text(captured, covered))
     say(f"{out}: workload written")
+    simulated = captured.workload.captured_on == "cpu" or (device or "").startswith(FAKE)
+    say(f"Next: wastenot kernel natural {shlex.quote(str(out))} --device {'sim:h200' if simulated else 'nvidia:0'}")
 
 
 def _workload_name(target: str) -> str:

@@ -10,7 +10,8 @@ from testbed.power_law_curves import LIMIT_W, RANGES, curve, true_s, true_w
 from wastenot.core.errors import BadInputError
 from wastenot.kernels.natural import iteration
 from wastenot.kernels.natural.held import held_power_w
-from wastenot.kernels.natural.iteration import clock_costs, predict_iteration
+from wastenot.kernels.natural.iteration import predict_iteration
+from wastenot.kernels.natural.whole import clock_costs
 from wastenot.planning.power_limit import run_iteration
 from wastenot.study.sweep import Kernel
 

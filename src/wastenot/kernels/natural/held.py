@@ -16,7 +16,9 @@ import numpy as np
 from wastenot.core.errors import BadInputError
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.seen import Recorded
+from wastenot.kernels.natural.storage import unpacked_timeline
 from wastenot.planning.power_limit import REGULATED_S
+from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel
 
 HELD_SD = 0.003
@@ -54,6 +56,13 @@ def held_in_runs(curves: Sequence[KernelCurve], runs: Sequence[Recorded]) -> flo
             used_j = np.interp(at_s, moment_s, energy_j) - np.interp(at_s - REGULATED_S, moment_s, energy_j)
             found.append(float(used_j.mean()) / REGULATED_S)
     return float(np.median(found)) if found else None
+
+
+def held_in_study(study: Study, workload: str, curves: Sequence[KernelCurve]) -> float | None:
+    """As :func:`held_in_runs`, from the runs of a workload that a study keeps."""
+    return held_in_runs(
+        curves, [unpacked_timeline(each.content) for each in study.timelines(workload, granularity="kernel")]
+    )
 
 
 def held_power_w(kernels: Sequence[Kernel], curves: Sequence[KernelCurve]) -> float:

@@ -3,7 +3,9 @@
     clock   ──╮ ╭──╮     light kernels by themselves
               ╰─╯  ╰──   products by themselves
             ─────────    all of them in an iteration, where mean power meets the limit
-            · · · · ·    only a cap below that changes anything
+            · · · · ·    a cap
+
+Only a cap below the clock of the iteration changes anything.
 """
 
 from __future__ import annotations
@@ -13,42 +15,46 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.kernels.natural.iteration import Known, PredictedIteration, changes_of
+from wastenot.kernels.natural.whole import WholeIteration, changes_of
 from wastenot.planning.objective import DEFAULT_CONFIDENCE
 from wastenot.planning.power_limit import run_iteration
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneCap:
-    """A cap, and how it changes the iteration."""
+    """A cap, and how it changes the iteration.
+
+    Attributes:
+        core_mhz: the highest clock allowed.
+        change: expected, of time and energy, as fractions; shape (2,).
+        drawn: what it may truly be; shape (draws, 2).
+    """
 
     core_mhz: float
-    time_change: Known
-    energy_change: Known
+    change: FloatArray
+    drawn: FloatArray
 
 
-def under_each_cap(predicted: PredictedIteration) -> FloatArray:
+def under_each_cap(whole: WholeIteration) -> FloatArray:
     """Expected changes of time and energy under a cap at each clock of the costs, as fractions; shape (clocks, 2)."""
-    costs, limit_w = predicted.costs, predicted.limit_w
-    ceilings = (np.full(len(costs.kernels), cap) for cap in range(len(costs.core_mhz)))
-    return np.array([changes_of(run_iteration(costs, limit_w, each), predicted.default) for each in ceilings])
+    ceilings = (np.full(len(whole.curves), cap) for cap in range(len(whole.costs.core_mhz)))
+    return np.array([changes_of(run_iteration(whole.costs, whole.limit_w, each), whole.default) for each in ceilings])
 
 
-def best_cap(predicted: PredictedIteration, max_slowdown: float) -> OneCap | None:
+def best_cap(whole: WholeIteration, max_slowdown: float) -> OneCap | None:
     """The cap of least energy whose slowdown stays within the limit with 95 % confidence; ``None`` if none saves energy."""
-    time, energy = under_each_cap(predicted).T
-    for cap in np.argsort(energy).tolist():
-        if energy[cap] >= 0.0:
+    changes = under_each_cap(whole)
+    for cap in np.argsort(changes[:, 1]).tolist():
+        if changes[cap, 1] >= 0.0:
             break
-        if time[cap] > max_slowdown:
+        if changes[cap, 0] > max_slowdown:
             continue
-        ceiling = np.full(len(predicted.costs.kernels), cap)
+        ceiling = np.full(len(whole.curves), cap)
         drawn = np.array([
             changes_of(run_iteration(costs, limit_w, ceiling), before)
-            for (costs, limit_w), before in zip(predicted.drawn, predicted.without, strict=True)
+            for (costs, limit_w), before in zip(whole.drawn, whole.without, strict=True)
         ])  # fmt: skip
-        around = drawn - drawn.mean(axis=0)
-        if time[cap] + np.quantile(around[:, 0], DEFAULT_CONFIDENCE) <= max_slowdown:
-            known = (Known.of(float(each[cap]), each[cap] + own) for each, own in zip((time, energy), around.T, strict=True))
-            return OneCap(float(predicted.costs.core_mhz[cap]), *known)
+        drawn += changes[cap] - drawn.mean(axis=0)
+        if np.quantile(drawn[:, 0], DEFAULT_CONFIDENCE) <= max_slowdown:
+            return OneCap(float(whole.costs.core_mhz[cap]), changes[cap], drawn)
     return None
