@@ -10,8 +10,7 @@ from testbed.known_truth import contains, true_changes
 from testbed.natural_studies import Errors, natural_study, read_curves
 from wastenot.kernels.forecast.forecast import forecast
 from wastenot.kernels.forecast.natural import cap_costs, caps_in_range, draw_relative, know
-from wastenot.kernels.natural.one_cap import best_cap
-from wastenot.kernels.natural.whole import whole_of_study
+from wastenot.kernels.natural.whole import best_cap, whole_of_study
 from wastenot.study.sweep_file import export_sweep, import_sweep
 
 DRAWS = 40

@@ -7,8 +7,7 @@ import pytest
 
 from testbed.binomial import least_hits
 from testbed.power_law_curves import LIMIT_W, curve, true_s, true_w
-from wastenot.kernels.natural.one_cap import best_cap, under_each_cap
-from wastenot.kernels.natural.whole import whole_iteration, whole_of_study
+from wastenot.kernels.natural.whole import best_cap, under_each_cap, whole_iteration, whole_of_study
 from wastenot.study.sweep import Kernel
 
 KERNELS = (Kernel("product", 24), Kernel("softmax", 24), Kernel("permute", 12))

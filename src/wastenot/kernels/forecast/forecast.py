@@ -49,8 +49,7 @@ from wastenot.kernels.forecast.result import (
     UncertaintySource,
 )
 from wastenot.kernels.natural.curves import NaturalCurves
-from wastenot.kernels.natural.one_cap import OneCap, best_cap
-from wastenot.kernels.natural.whole import WholeIteration, whole_of_study
+from wastenot.kernels.natural.whole import OneCap, best_cap, whole_of_study
 from wastenot.planning.switching import SLOW_SWITCH_S
 from wastenot.study.store import Study, open_study
 
@@ -159,8 +158,10 @@ def forecast(
             held, workload, gpu=gpu, max_slowdown=max_slowdown, knowledge=knowledge, core_step_mhz=core_step_mhz,
             core_only=core_only, draws=draws, seed=seed, ignore_natural=True,
         )  # fmt: skip
+        bounds = sorted({*_BOUNDS, max_slowdown})
         whole = whole_of_study(held, observed.workload, observed.kernels, curves.curves)
-        natural = _within_range(observed, known, curves, whole, sorted({*_BOUNDS, max_slowdown}), alone.energy_change)
+        one_cap = tuple(_one_cap(best_cap(whole, bound), bound, known.locked_power) for bound in bounds)
+        natural = replace(_within_range(observed, known, curves, bounds, alone.energy_change), one_cap=one_cap)
     energy = np.array([plan.energy_j @ count for plan in plans]) / auto_energy - 1.0
     time = np.array([plan.time_s @ count for plan in plans]) / auto_time - 1.0
     return Forecast(
@@ -218,14 +219,9 @@ def _best(
 
 
 def _within_range(
-    observed: Observation,
-    known: NaturalKnowledge,
-    curves: NaturalCurves,
-    whole: WholeIteration,
-    bounds: list[float],
-    without: Quantiles,
+    observed: Observation, known: NaturalKnowledge, curves: NaturalCurves, bounds: list[float], without: Quantiles
 ) -> NaturalForecast:
-    """What caps within the range seen would save: one for each kernel, and one for all of an iteration."""
+    """What caps within the range seen would save, one for each kernel."""
     counts = [kernel.count for kernel in observed.kernels]
     count, kernels = np.array(counts), np.arange(len(counts))
     changes = np.empty((len(bounds), known.draws, 2))
@@ -245,7 +241,6 @@ def _within_range(
             for row, bound in enumerate(bounds)
         ),
         without=without,
-        one_cap=tuple(_one_cap(best_cap(whole, bound), bound, known.locked_power) for bound in bounds),
     )
 
 

@@ -60,9 +60,8 @@ def held_in_runs(curves: Sequence[KernelCurve], runs: Sequence[Recorded]) -> flo
 
 def held_in_study(study: Study, workload: str, curves: Sequence[KernelCurve]) -> float | None:
     """As :func:`held_in_runs`, from the runs of a workload that a study keeps."""
-    return held_in_runs(
-        curves, [unpacked_timeline(each.content) for each in study.timelines(workload, granularity="kernel")]
-    )
+    kept = study.timelines(workload, granularity="kernel")
+    return held_in_runs(curves, [unpacked_timeline(each.content) for each in kept])
 
 
 def held_power_w(kernels: Sequence[Kernel], curves: Sequence[KernelCurve]) -> float:

@@ -13,21 +13,19 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.held import HELD_SD, held_in_study
 from wastenot.kernels.natural.rows import curves_of_rows
 from wastenot.kernels.natural.storage import curves_of
 from wastenot.kernels.natural.whole import WholeIteration, changes_of, whole_iteration
 from wastenot.planning.power_limit import (
     ClockCosts,
-    Iteration,
     LimitedPlan,
     fastest_plan,
     least_energy_plan,
     run_iteration,
 )
 from wastenot.study.store import Study
-from wastenot.study.sweep import Kernel, Sweep
+from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState
 
 _CHOSEN = 60  # draws by which plans are chosen anew
@@ -72,10 +70,7 @@ class PredictedIteration:
     """What curves say about a whole iteration under a power limit.
 
     Attributes:
-        kernels: in order of execution.
-        costs: the curves at common clocks.
-        limit_w: mean power that the regulator allows.
-        default: the iteration without ceilings.
+        whole: the iteration without ceilings.
         core_mhz: its clock.
         time_s: its time.
         energy_j: its energy.
@@ -86,10 +81,7 @@ class PredictedIteration:
         extrapolated: kernels that were not seen at the clock of the iteration, with the clocks that they were seen at.
     """
 
-    kernels: tuple[Kernel, ...]
-    costs: ClockCosts
-    limit_w: float
-    default: Iteration
+    whole: WholeIteration
     core_mhz: Known
     time_s: Known
     energy_j: Known
@@ -114,7 +106,7 @@ def iteration_of_study(
         study: with kernels at several clocks, natural or set.
         workload: its name; may be left out where the study holds only one.
         state: energies to use; as :meth:`Study.read` chooses by default.
-        limit_w: see :func:`predict_iteration`.
+        limit_w: see :func:`~wastenot.kernels.natural.whole.whole_iteration`.
         temperature_c: of the GPU in the iteration; by default the mean of the measurements.
 
     Returns:
@@ -122,7 +114,7 @@ def iteration_of_study(
 
     Raises:
         BadInputError: the study does not know the clocks that kernels ran at, or, where ``temperature_c`` is given, their
-            temperature; or see :func:`predict_iteration`.
+            temperature; or no kernel is limited, and ``limit_w`` is not given.
         InfeasibleError: see :func:`predict_iteration`.
         StudyError: the study cannot be read.
     """
@@ -134,11 +126,13 @@ def iteration_of_study(
     warmer_c = 0.0 if temperature_c is None else temperature_c - measured_at_c(sweep)
     kept = study.natural_curves(sweep.workload, sweep.granularity) if sweep.state == "natural" else {}
     if any(kernel.name not in kept for kernel in sweep.kernels):
-        return sweep, predict_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=limit_w, warmer_c=warmer_c)
-    curves, limit_sd = curves_of(sweep, kept).curves, 0.0
-    if limit_w is None:
-        limit_w, limit_sd = held_in_study(study, sweep.workload, curves), HELD_SD
-    return sweep, predict_iteration(sweep.kernels, curves, limit_w=limit_w, limit_sd=limit_sd, warmer_c=warmer_c)
+        whole = whole_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=limit_w, warmer_c=warmer_c)
+    else:
+        curves, limit_sd = curves_of(sweep, kept).curves, 0.0
+        if limit_w is None:
+            limit_w, limit_sd = held_in_study(study, sweep.workload, curves), HELD_SD
+        whole = whole_iteration(sweep.kernels, curves, limit_w=limit_w, limit_sd=limit_sd, warmer_c=warmer_c)
+    return sweep, predict_iteration(whole)
 
 
 def measured_at_c(sweep: Sweep) -> float:
@@ -155,40 +149,19 @@ def measured_at_c(sweep: Sweep) -> float:
     return float(known.mean())
 
 
-def predict_iteration(
-    kernels: Sequence[Kernel],
-    curves: Sequence[KernelCurve],
-    *,
-    limit_w: float | None = None,
-    limit_sd: float = 0.0,
-    warmer_c: float = 0.0,
-    seed: int = 0,
-) -> PredictedIteration:
+def predict_iteration(whole: WholeIteration) -> PredictedIteration:
     """Time and energy of a whole iteration, and what a plan gains there.
 
-    Args:
-        kernels: of the iteration, in order of execution.
-        curves: of the same kernels, in any order.
-        limit_w: as :func:`~wastenot.kernels.natural.whole.whole_iteration` takes it.
-        limit_sd: the same.
-        warmer_c: the same.
-        seed: the same.
-
     Raises:
-        BadInputError: a kernel has no curve, or ``limit_w`` is not given and no kernel is limited.
         InfeasibleError: the iteration is above the limit even at the lowest clocks known.
     """
-    whole = whole_iteration(kernels, curves, limit_w=limit_w, limit_sd=limit_sd, warmer_c=warmer_c, seed=seed)
     costs, limit, default, without = whole.costs, whole.limit_w, whole.default, whole.without
     count = costs.count.astype(float)
     chosen_by = (costs, *(each for each, _ in whole.drawn[:_CHOSEN]))
     fastest = [fastest_plan(each, limit) for each in chosen_by]
     saving = [_saving_plan(each, limit, plan) for each, plan in zip(chosen_by, fastest, strict=True)]
     return PredictedIteration(
-        tuple(kernels),
-        costs,
-        limit,
-        default,
+        whole,
         Known.of(default.core_mhz, np.array([each.core_mhz for each in without])),
         Known.of(default.time_s, np.array([each.time_s for each in without])),
         Known.of(default.energy_j, np.array([each.energy_j for each in without])),

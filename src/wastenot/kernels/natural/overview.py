@@ -18,9 +18,8 @@ from wastenot.kernels.forecast.forecast import DRAWS, forecast
 from wastenot.kernels.forecast.observed import unreached_note
 from wastenot.kernels.forecast.result import Forecast
 from wastenot.kernels.natural.curves import KernelCurve, NaturalCurves
-from wastenot.kernels.natural.one_cap import OneCap, best_cap
 from wastenot.kernels.natural.storage import curves_of, unpacked_timeline
-from wastenot.kernels.natural.whole import WholeIteration, whole_of_study
+from wastenot.kernels.natural.whole import OneCap, WholeIteration, best_cap, whole_of_study
 from wastenot.planning.headline import Interval
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan

@@ -1,8 +1,12 @@
-"""A whole iteration without ceilings: the clock that all kernels have in common, and how far errors may move it.
+"""A whole iteration: the clock that all kernels have in common, how far errors may move it, and what one cap does to it.
 
-Kernels measured by themselves run at clocks of their own, light ones at the highest, products at what the power limit
-leaves them. In an iteration all of them run near one clock, where mean power meets the limit. This module brings the curves
-of all kernels to the same clocks; errors come from draws of all curves.
+    clock   ──╮ ╭──╮     light kernels by themselves
+              ╰─╯  ╰──   products by themselves
+            ─────────    all of them in an iteration, where mean power meets the limit
+            · · · · ·    a cap
+
+Only a cap below the clock of the iteration changes anything. The curves of all kernels are brought to the same clocks;
+errors come from draws of all curves.
 """
 
 from __future__ import annotations
@@ -16,13 +20,11 @@ from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.kernels.natural.curves import POWER_SLOPES, TIME_SLOPES, KernelCurve
 from wastenot.kernels.natural.held import HELD_SD, held_in_study, held_power_w
-from wastenot.planning.natural import hat_weights
+from wastenot.planning.natural import CAP_STEP_MHZ, hat_weights
+from wastenot.planning.objective import DEFAULT_CONFIDENCE
 from wastenot.planning.power_limit import ClockCosts, Iteration, run_iteration, stretches
 from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel
-
-STEP_MHZ = 15.0
-"""Between the clocks that a plan may choose from, as on the cards."""
 
 DRAWS = 200
 
@@ -118,6 +120,51 @@ def whole_iteration(
     return WholeIteration(tuple(own), costs, limit, default, drawn, without)
 
 
+def changes_of(after: Iteration, before: Iteration) -> tuple[float, float]:
+    """Change of time and of energy, as fractions."""
+    return after.time_s / before.time_s - 1.0, after.energy_j / before.energy_j - 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneCap:
+    """A cap, and how it changes the iteration.
+
+    Attributes:
+        core_mhz: the highest clock allowed.
+        change: expected, of time and energy, as fractions; shape (2,).
+        drawn: what it may truly be; shape (draws, 2).
+    """
+
+    core_mhz: float
+    change: FloatArray
+    drawn: FloatArray
+
+
+def under_each_cap(whole: WholeIteration) -> FloatArray:
+    """Expected changes of time and energy under a cap at each clock of the costs, as fractions; shape (clocks, 2)."""
+    ceilings = (np.full(len(whole.curves), cap) for cap in range(len(whole.costs.core_mhz)))
+    return np.array([changes_of(run_iteration(whole.costs, whole.limit_w, each), whole.default) for each in ceilings])
+
+
+def best_cap(whole: WholeIteration, max_slowdown: float) -> OneCap | None:
+    """The cap of least energy whose slowdown stays within the limit with 95 % confidence; ``None`` if none saves energy."""
+    changes = under_each_cap(whole)
+    for cap in np.argsort(changes[:, 1]).tolist():
+        if changes[cap, 1] >= 0.0:
+            break
+        if changes[cap, 0] > max_slowdown:
+            continue
+        ceiling = np.full(len(whole.curves), cap)
+        drawn = np.array([
+            changes_of(run_iteration(costs, limit_w, ceiling), before)
+            for (costs, limit_w), before in zip(whole.drawn, whole.without, strict=True)
+        ])  # fmt: skip
+        drawn += changes[cap] - drawn.mean(axis=0)
+        if np.quantile(drawn[:, 0], DEFAULT_CONFIDENCE) <= max_slowdown:
+            return OneCap(float(whole.costs.core_mhz[cap]), changes[cap], drawn)
+    return None
+
+
 def clock_costs(kernels: Sequence[Kernel], curves: Sequence[KernelCurve], core_mhz: FloatArray) -> ClockCosts:
     """Time and power of kernels at given clocks; beyond the range seen, extrapolated from the end of each curve.
 
@@ -196,7 +243,7 @@ def _end_slope(log_value: FloatArray, knots: FloatArray, end: int) -> FloatArray
 
 def _seen(curve: KernelCurve, core_mhz: FloatArray) -> BoolArray:
     """Which clocks lie within the range of a curve, or nearer to it than to the next clock."""
-    near = 0.5 * STEP_MHZ
+    near = 0.5 * CAP_STEP_MHZ
     seen = np.asarray((core_mhz >= curve.core_mhz[0] - near) & (core_mhz <= curve.core_mhz[-1] + near))
     if not seen.any():
         seen[np.argmin(np.abs(core_mhz - curve.core_mhz[0]))] = True
@@ -206,10 +253,5 @@ def _seen(curve: KernelCurve, core_mhz: FloatArray) -> BoolArray:
 def _common_clocks(curves: Sequence[KernelCurve]) -> FloatArray:
     low = min(float(curve.core_mhz[0]) for curve in curves)
     high = max(float(curve.core_mhz[-1]) for curve in curves)
-    first, last = round(low / STEP_MHZ), round(high / STEP_MHZ)
-    return np.asarray(STEP_MHZ * np.arange(first, last + 1, dtype=float))
-
-
-def changes_of(after: Iteration, before: Iteration) -> tuple[float, float]:
-    """Change of time and of energy, as fractions."""
-    return after.time_s / before.time_s - 1.0, after.energy_j / before.energy_j - 1.0
+    first, last = round(low / CAP_STEP_MHZ), round(high / CAP_STEP_MHZ)
+    return np.asarray(CAP_STEP_MHZ * np.arange(first, last + 1, dtype=float))

@@ -9,8 +9,8 @@ import numpy as np
 
 from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
-from wastenot.kernels.natural.one_cap import under_each_cap
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, Loss, NaturalOverview, Wake
+from wastenot.kernels.natural.whole import under_each_cap
 from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, specification_of, tooltips
 from wastenot.pages.formatting import (
@@ -98,7 +98,7 @@ def _whole_rows(overview: NaturalOverview) -> list[dict[str, Any]]:
     rows = []
     for mhz, (time, energy) in zip(overview.whole.costs.core_mhz.tolist(), changes.tolist(), strict=True):
         of = {"time": time, "power": energy / time, "energy": energy}
-        tips = {f"{name}_tip": change(each - 1.0, 1) for name, each in of.items()}
+        tips: dict[str, object] = {f"{name}_tip": change(each - 1.0, 1) for name, each in of.items()}
         rows.append({"kernel": _WHOLE, "line": _WHOLE, "loses": "", **_at_clock(mhz, time, of["power"]), **tips})
     return rows
 
