@@ -62,14 +62,7 @@ class WholeIteration:
 
 
 def whole_of_study(study: Study, workload: str, kernels: Sequence[Kernel], curves: Sequence[KernelCurve]) -> WholeIteration:
-    """From curves at natural clocks, held to the power that the kernels of their study were held to.
-
-    Args:
-        study: with the runs that the curves were estimated from.
-        workload: its name.
-        kernels: of the iteration, in order of execution.
-        curves: of these.
-    """
+    """From curves at natural clocks, held to the power that the kernels of their study were held to by themselves."""
     if not any(curve.auto.limited for curve in curves):
         return whole_iteration(kernels, curves, limit_w=_UNLIMITED_W)
     return whole_iteration(kernels, curves, limit_w=held_in_study(study, workload, curves), limit_sd=HELD_SD)
