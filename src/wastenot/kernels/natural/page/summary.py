@@ -73,7 +73,8 @@ def plans_table(overview: NaturalOverview) -> Table:
 
 def common_clock(overview: NaturalOverview) -> str:
     """At which clock the kernels of an iteration run, and why."""
-    why = "where the power limit holds them" if overview.iteration_limited else "with power to spare"
+    warm = "" if overview.temperature_c is None else f" at {overview.temperature_c:.0f} °C"  # a warmer GPU is held lower
+    why = f"where the power limit holds them{warm}" if overview.iteration_limited else "with power to spare"
     return f"all kernels run near {overview.iteration_mhz:,.0f} MHz, {why}"
 
 
