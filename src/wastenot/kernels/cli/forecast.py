@@ -120,8 +120,8 @@ def _within_range(natural: NaturalForecast | None) -> list[str]:
     if natural is None:
         return []
     return [
-        f"caps on core clocks within the range seen ({natural.low_mhz:,.0f} to {natural.high_mhz:,.0f} MHz), energy by "
-        "slowdown limit; one cap: of a whole iteration at its common clock, by the plans of wastenot kernel natural:",
+        f"caps on core clocks within the range seen ({natural.low_mhz:,.0f} to {natural.high_mhz:,.0f} MHz; a kernel below "
+        "the clocks it was seen at counts with the most time and power that physics allows), energy by slowdown limit:",
         *(
             f"{percent(row.max_slowdown, 1):>6}  {_interval(row.energy_change)}, {caps}"
             for caps, rows in (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
