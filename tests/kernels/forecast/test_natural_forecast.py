@@ -44,7 +44,7 @@ def test_savings_within_the_range_seen_are_stated_by_slowdown(predicted, study):
     assert [row.max_slowdown for row in rows] == [0.0, 0.02, 0.05]
     for row in rows:
         low, high = row.energy_change.central_95
-        assert high - low <= 0.03 and high <= 0.0
+        assert high - low <= 0.03 and high <= 1e-12  # to rounding
         assert row.time_change.central_95[1] <= row.max_slowdown + 1e-6  # times this close count as the same
     medians = [row.energy_change.median for row in rows]
     assert medians == sorted(medians, reverse=True)
