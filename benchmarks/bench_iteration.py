@@ -34,6 +34,7 @@ from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.held import HELD_SD
 from wastenot.kernels.natural.iteration import predict_iteration
+from wastenot.kernels.natural.whole import whole_iteration
 from wastenot.meters.tasks import tasks_of
 from wastenot.planning.power_limit import (
     ClockCosts,
@@ -169,14 +170,14 @@ def on_h200s(verdict: Verdict) -> None:
     for card in natural_judge.CARDS:
         found, whole = natural_judge.estimated(card), natural_judge.context(card)["iteration"]
         time_s, energy_j, warm_c = (float(np.mean([each[what] for each in whole])) for what in MEASURED)
-        predicted = predict_iteration(
+        predicted = predict_iteration(whole_iteration(
             kernels, found.curves, limit_w=natural_judge.limit_w(card), limit_sd=HELD_SD,
             warmer_c=warm_c - found.temperature_c,
-        )  # fmt: skip
+        ))  # fmt: skip
         time_off, energy_off = predicted.time_s.value / time_s - 1.0, predicted.energy_j.value / energy_j - 1.0
         print(
             f"  H200 {card}: {time_s:.4f} s, {energy_j:.1f} J, {energy_j / time_s:.1f} W at {warm_c:.0f} °C; predicted at "
-            f"{predicted.core_mhz.value:.0f} MHz and {predicted.limit_w:.1f} W: time {time_off:+.2%} ± "
+            f"{predicted.core_mhz.value:.0f} MHz and {predicted.whole.limit_w:.1f} W: time {time_off:+.2%} ± "
             f"{predicted.time_s.error / time_s:.2%}, energy {energy_off:+.2%} ± {predicted.energy_j.error / energy_j:.2%}; "
             f"kernels by themselves {predicted.alone_s / time_s - 1:+.2%} and {predicted.alone_j / energy_j - 1:+.2%}"
         )

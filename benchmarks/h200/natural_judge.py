@@ -22,6 +22,7 @@ from wastenot.kernels.natural.estimate import Estimate, estimate
 from wastenot.kernels.natural.held import held_in_runs
 from wastenot.kernels.natural.iteration import predict_iteration
 from wastenot.kernels.natural.storage import Recorded
+from wastenot.kernels.natural.whole import whole_iteration
 from wastenot.meters.tasks import tasks_of
 from wastenot.study.sweep import Kernel
 from wastenot.workloads.build import build_workload
@@ -82,7 +83,7 @@ def mixtures() -> list[Difference]:
             name = one["kernel"].partition(" x ")[0]
             kernels = (Kernel(name, one["kernel_calls"]), Kernel(HEAVY, one["product_calls"]))
             curves = [estimated(card).of(kernel.name) for kernel in kernels]
-            predicted = predict_iteration(kernels, curves, limit_w=limit_w(card))
+            predicted = predict_iteration(whole_iteration(kernels, curves, limit_w=limit_w(card)))
             time, energy = predicted.time_s.value / one["time_s"] - 1.0, predicted.energy_j.value / one["energy_j"] - 1.0
             found.append(Difference(card, one["kernel"], time, energy))
     return found
@@ -96,8 +97,8 @@ def iterations() -> list[Difference]:
         curves = [estimated(card).of(kernel.name) for kernel in kernels]
         measured = context(card)["iteration"]
         warmer_c = float(np.mean([one["temperature_c"] for one in measured])) - estimated(card).temperature_c
-        predicted = predict_iteration(kernels, curves, limit_w=limit_w(card))
-        as_warm = predict_iteration(kernels, curves, limit_w=limit_w(card), warmer_c=warmer_c)
+        predicted = predict_iteration(whole_iteration(kernels, curves, limit_w=limit_w(card)))
+        as_warm = predict_iteration(whole_iteration(kernels, curves, limit_w=limit_w(card), warmer_c=warmer_c))
         time_s, energy_j = (float(np.mean([one[name] for one in measured])) for name in ("time_s", "energy_j"))
         found.append(
             Difference(card, "iteration", predicted.time_s.value / time_s - 1, predicted.energy_j.value / energy_j - 1)

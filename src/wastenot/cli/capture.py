@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,7 +49,8 @@ def capture(
     from wastenot.workloads.capturing.workload_file import write_workload
 
     require_torch()
-    if with_coverage and device is not None and device.startswith(FAKE):
+    fake = device is not None and device.startswith(FAKE)
+    if with_coverage and fake:
         raise BadInputError(f"--coverage, --device {device}: nothing runs without data; trace the step on a real device")
     with default_device(device):
         step = load_step(target)
@@ -69,6 +71,8 @@ def capture(
     else:
         console().print(_text(captured, covered))
     say(f"{out}: workload written")
+    on = "--device sim:h200" if captured.workload.captured_on == "cpu" or fake else "--device nvidia:0"
+    say(f"Next: wastenot kernel natural {shlex.quote(str(out))} {on}")
 
 
 def _workload_name(target: str) -> str:

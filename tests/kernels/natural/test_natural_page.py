@@ -110,21 +110,27 @@ def test_the_headline_is_the_plan_of_one_cap_and_no_number_stands_twice(overview
     cap = next(p for p in overview.plans if p.granularity == "iteration" and p.max_slowdown == 0.02)
     two = next(p for p in overview.plans if p.granularity == "kernel" and p.max_slowdown == 0.02)
     assert "none was set" in verdict and cap.energy_change < 0.0
-    assert effect.startswith(f"One cap of {cap.cap_mhz:,.0f}") and f"{-100 * cap.energy_change:.2f}" in effect
-    assert one.value.startswith(f"{-100 * cap.energy_change:.2f}") and f"a cap of {cap.cap_mhz:,.0f}" in one.text
+    assert effect.startswith(f"One cap of {cap.cap_mhz:,.0f}") and f"save {-100 * cap.energy_change:.1f}" in effect
+    assert one.value.startswith(f"{-100 * cap.energy_change:.1f}") and f"a cap of {cap.cap_mhz:,.0f}" in one.text
     assert (one.commands, one.undo) == ((), ())  # a simulated GPU's numbers set no card's clock
     real = story_of(replace(overview, origin="measured", device="nvidia:0"))[2][0]
     assert real.commands == (f"nvidia-smi -i 0 -lgc 0,{cap.cap_mhz:.0f}",) and real.undo == ("nvidia-smi -i 0 -rgc",)
     assert own.value.startswith(f"{-100 * two.energy_change:.2f}") and "Cannot be had today" in own.note
     assert basis.value not in (one.value, own.value) and "no clock was set" in basis.text
+    assert basis.lines[0].text == f"{overview.iteration_mhz:,.0f}\N{NO-BREAK SPACE}MHz, held there by the power limit"
+    assert cap.cap_mhz < overview.iteration_mhz and f"{overview.iteration_mhz:,.0f} MHz" in plans_table(overview).note
 
 
 def test_a_terminal_ends_on_the_forecast(overview):
     console = Console(width=120)
     with console.capture() as shown:
         console.print(natural_text(overview))
-    promised = f"FORECAST: {', '.join(story_of(overview)[:2])}"
-    assert " ".join(shown.get().split()).endswith(" ".join(promised.split()))
+    promised = " ".join(f"FORECAST: {', '.join(story_of(overview)[:2])}".split())
+    assert " ".join(shown.get().split()).endswith(promised)
+    with console.capture() as shown:
+        console.print(natural_text(replace(overview, origin="measured", device="nvidia:0")))
+    (command,) = story_of(replace(overview, origin="measured", device="nvidia:0"))[2][0].commands
+    assert " ".join(shown.get().split()).endswith(f"{promised} Root sets it with: {command}")
 
 
 def test_without_a_cap_that_helps_nothing_is_promised(overview):
@@ -151,7 +157,7 @@ def test_tables_agree_with_the_plans(overview):
     by_energy = sorted(overview.kernels, key=lambda each: -each.energy_share)
     assert [row.values[0] for row in kernels_table(overview).rows] == [each.kernel for each in by_energy]
     table = forecast_table(overview.forecast)
-    assert table is not None and len(table.rows) == 8 and "from the default" in table.rows[-1].texts[0]
+    assert table is not None and len(table.rows) == 5 and "from the default" in table.rows[-1].texts[0]
     beyond = forecast_table(overview.forecast, beyond=True)
     assert beyond is not None and beyond.rows == table.rows[-2:]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import textwrap
 
 import pytest
@@ -71,6 +72,9 @@ def test_it_prints_a_table_and_writes_the_file(folder, capsys):
     assert all(kernel.name in shown.out for kernel in workload.kernels)
     assert "of FLOPs" in shown.out and "left out" in shown.out and "coverage" not in shown.out
     assert "a step" in shown.err and "a step" not in shown.out
+    following = shown.err.strip().splitlines()[-1]
+    assert following == "Next: wastenot kernel natural workload.json --device sim:h200"  # captured on the CPU
+    assert run([*shlex.split(following)[2:], "--dry-run"]) == 0
 
 
 def test_json_is_one_document(folder, capsys):

@@ -66,16 +66,16 @@ def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
             "lower_bound": found.plan.lower_bound,
             "time_change": as_values(found.time_change),
             "energy_change": as_values(found.energy_change),
-            "core_mhz": dict(zip(predicted.costs.kernels, found.plan.ceiling_mhz, strict=True)),
+            "core_mhz": dict(zip(predicted.whole.costs.kernels, found.plan.ceiling_mhz, strict=True)),
         }
 
-    default = predicted.default
+    costs, default = predicted.whole.costs, predicted.whole.default
     return {
         "workload": sweep.workload,
         "device": sweep.device,
         "origin": sweep.origin,
         "state": sweep.state,
-        "power_limit_w": predicted.limit_w,
+        "power_limit_w": predicted.whole.limit_w,
         "limited": default.limited,
         "core_mhz": as_values(predicted.core_mhz),
         "time_s": as_values(predicted.time_s),
@@ -83,9 +83,9 @@ def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
         "alone": {"time_s": predicted.alone_s, "energy_j": predicted.alone_j},
         "extrapolated": [{"kernel": name, "from_mhz": low, "to_mhz": high} for name, low, high in predicted.extrapolated],
         "kernels": [
-            {"kernel": kernel.name, "count": kernel.count, "time_s": time_s, "power_w": power_w}
-            for kernel, time_s, power_w in zip(
-                predicted.kernels, default.kernel_s.tolist(), default.kernel_w.tolist(), strict=True
+            {"kernel": kernel, "count": count, "time_s": time_s, "power_w": power_w}
+            for kernel, count, time_s, power_w in zip(
+                costs.kernels, costs.count.tolist(), default.kernel_s.tolist(), default.kernel_w.tolist(), strict=True
             )
         ],
         "fastest": plan(predicted.fastest),
@@ -97,9 +97,9 @@ def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None
     """The iteration, the two plans, and each kernel in it."""
     from wastenot.terminal.tables import Group, RichTable, Text, headline, plain_table
 
-    default = predicted.default
+    default = predicted.whole.default
     kernels = plain_table(("kernel",), ("count", "of the time", "time", "power", "fastest, MHz", "least energy, MHz"))
-    for row, kernel in enumerate(predicted.kernels):
+    for row, kernel in enumerate(sweep.kernels):
         kernels.add_row(
             Text(kernel.name),
             f"{kernel.count}",
@@ -118,7 +118,7 @@ def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None
         f"kernels on their own add up to {change(predicted.alone_s / default.time_s - 1)} time and "
         f"{change(predicted.alone_j / default.energy_j - 1)} energy"
     )
-    summary.add_row("Clock", _known(predicted.core_mhz, "MHz", 4), f"{held}: {predicted.limit_w:.0f} W on average")
+    summary.add_row("Clock", _known(predicted.core_mhz, "MHz", 4), f"{held}: {predicted.whole.limit_w:.0f} W on average")
     summary.add_row("Time", _known(predicted.time_s, "s", 4), alone)
     summary.add_row("Energy", _known(predicted.energy_j, "J", 4), quantity(default.power_w, "W", 3))
     for name, plan in (("Fastest plan", predicted.fastest), ("Least energy", predicted.saving)):
@@ -134,7 +134,7 @@ def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None
 def _notes(predicted: PredictedIteration, temperature: float | None) -> list[str]:
     """What to know before relying on it."""
     notes = []
-    if predicted.default.limited and temperature is None:
+    if predicted.whole.default.limited and temperature is None:
         notes.append(
             "at the temperature at which kernels were measured; a continuously loaded GPU may be warmer and slower: "
             "--temperature"
@@ -143,10 +143,10 @@ def _notes(predicted: PredictedIteration, temperature: float | None) -> list[str
         names = [name for name, _, _ in predicted.extrapolated]
         listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         notes.append(
-            f"{len(names)} of {len(predicted.kernels)} kernels were not seen at {predicted.default.core_mhz:.0f} MHz "
+            f"{len(names)} of {len(predicted.whole.curves)} kernels were not seen at {predicted.core_mhz.value:.0f} MHz "
             f"({listed}); their curves are extrapolated, and the errors allow for it"
         )
-    if predicted.default.limited:
+    if predicted.whole.default.limited:
         notes.append(
             "the plans assume that clocks switch instantly between kernels, and that the regulator only considers mean power"
         )

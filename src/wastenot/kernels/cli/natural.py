@@ -127,7 +127,7 @@ def _show(
             f"wastenot kernel natural --study {Path(study).name}"
         )
     if as_json:
-        left_out = ("curves", "plan", "wakes")
+        left_out = ("curves", "plan", "wakes", "whole")
         values = {key: value for key, value in as_values(overview).items() if key not in left_out}
         print_json("natural", values | {"study": study, "files": written})
         return
@@ -179,6 +179,7 @@ def natural_text(overview: NaturalOverview) -> RenderableType:
     for table in tables:
         parts += ["", Text(table.title, style="bold"), rich_table(table, ("Calls", "Seen at MHz", "Own MHz"))]
     parts += ["", Text("What this cannot show", style="bold"), *(Text(f"- {line}") for line in overview.cannot_tell)]
-    effect, verdict, _ = story_of(overview)
+    effect, verdict, (one, *_) = story_of(overview)
+    root = [Text(f"Root sets it with: {' && '.join(one.commands)}", style="bold")] if one.commands else []
     notes = (Text(note, style="yellow") for note in overview.notes)
-    return Group(*parts, *notes, "", Text(f"FORECAST: {effect}, {verdict}", style="bold"))
+    return Group(*parts, *notes, "", Text(f"FORECAST: {effect}, {verdict}", style="bold"), *root)

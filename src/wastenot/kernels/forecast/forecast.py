@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -32,7 +32,6 @@ from wastenot.kernels.forecast.natural import (
     LOCKED_POWER_SD,
     NaturalKnowledge,
     cap_costs,
-    caps_in_range,
     fit_kernels,
     know,
     matched,
@@ -50,6 +49,7 @@ from wastenot.kernels.forecast.result import (
     UncertaintySource,
 )
 from wastenot.kernels.natural.curves import NaturalCurves
+from wastenot.kernels.natural.whole import OneCap, best_cap, whole_of_study
 from wastenot.planning.switching import SLOW_SWITCH_S
 from wastenot.study.store import Study, open_study
 
@@ -158,7 +158,10 @@ def forecast(
             held, workload, gpu=gpu, max_slowdown=max_slowdown, knowledge=knowledge, core_step_mhz=core_step_mhz,
             core_only=core_only, draws=draws, seed=seed, ignore_natural=True,
         )  # fmt: skip
-        natural = _within_range(observed, known, curves, sorted({*_BOUNDS, max_slowdown}), alone.energy_change)
+        bounds = sorted({*_BOUNDS, max_slowdown})
+        whole = whole_of_study(held, observed.workload, observed.kernels, curves.curves)
+        one_cap = tuple(_one_cap(best_cap(whole, bound), bound, known.locked_power) for bound in bounds)
+        natural = replace(_within_range(observed, known, curves, bounds, alone.energy_change), one_cap=one_cap)
     energy = np.array([plan.energy_j @ count for plan in plans]) / auto_energy - 1.0
     time = np.array([plan.time_s @ count for plan in plans]) / auto_time - 1.0
     return Forecast(
@@ -218,21 +221,16 @@ def _best(
 def _within_range(
     observed: Observation, known: NaturalKnowledge, curves: NaturalCurves, bounds: list[float], without: Quantiles
 ) -> NaturalForecast:
-    """What caps within the range seen would save: one for each kernel, and one for all."""
+    """What caps within the range seen would save, one for each kernel."""
     counts = [kernel.count for kernel in observed.kernels]
     count, kernels = np.array(counts), np.arange(len(counts))
     changes = np.empty((len(bounds), known.draws, 2))
-    caps = np.append(np.inf, caps_in_range(known.curves))  # the first is none
-    for_all = np.empty((len(bounds), known.draws, 3))
     for draw in range(known.draws):
         time_s, energy_j = cap_costs(known.curves, draw, observed.time_s, observed.power_w, float(known.locked_power[draw]))
         for row, bound in enumerate(bounds):
             option = best_options(time_s, energy_j, counts, bound)
             for place, each in enumerate((energy_j, time_s)):
                 changes[row, draw, place] = count @ each[kernels, option] / (count @ each[:, 0]) - 1.0
-            whole_j, whole_s = (count @ each / (count @ each[:, 0]) - 1.0 for each in (energy_j, time_s))
-            one = int(np.where(whole_s <= bound + _SAME_TIME, whole_j, np.inf).argmin())
-            for_all[row, draw] = whole_j[one], whole_s[one], caps[one]
     return NaturalForecast(
         low_mhz=min(curve.low_mhz for curve in known.curves),
         high_mhz=max(float(curve.core_mhz[-1]) for curve in curves),
@@ -243,11 +241,16 @@ def _within_range(
             for row, bound in enumerate(bounds)
         ),
         without=without,
-        one_cap=tuple(
-            RangeForecast(bound, _quantiles(part[:, 0]), _quantiles(part[:, 1]), cap if math.isfinite(cap) else None)
-            for bound, part, cap in zip(bounds, for_all, np.median(for_all[:, :, 2], axis=1).tolist(), strict=True)
-        ),
     )
+
+
+def _one_cap(best: OneCap | None, bound: float, locked_power: FloatArray) -> RangeForecast:
+    if best is None:
+        return RangeForecast(bound, _quantiles(np.zeros(1)), _quantiles(np.zeros(1)))
+    time, energy = best.change.tolist()
+    locked = np.resize(locked_power / locked_power.mean(), len(best.drawn))
+    energies = replace(_quantiles((1.0 + best.drawn[:, 1]) * locked - 1.0), median=energy)
+    return RangeForecast(bound, energies, replace(_quantiles(best.drawn[:, 0]), median=time), best.core_mhz)
 
 
 def best_options(time_s: FloatArray, energy_j: FloatArray, counts: list[int], max_slowdown: float) -> NDArray[np.intp]:

@@ -82,7 +82,7 @@ class RangeForecast:
     Attributes:
         max_slowdown: slowdown allowed to the whole iteration.
         energy_change, time_change: of a plan, against the default clocks.
-        cap_mhz: the cap of all kernels in the median draw; ``None`` where each has its own, or no cap saves anything.
+        cap_mhz: the cap of all kernels; ``None`` where each has its own, or no cap saves anything.
     """
 
     max_slowdown: float
@@ -101,8 +101,7 @@ class NaturalForecast:
         locked_power_sd: assumed uncertainty of power at a locked clock, see :mod:`wastenot.kernels.forecast.natural`.
         within_range: caps within that range, one for each kernel, by slowdown.
         without: the same forecast from the default clocks alone.
-        one_cap: one cap for all kernels, by slowdown; below the clocks that one was seen at, it counts with the most that
-            physics allows.
+        one_cap: one cap for all kernels of an iteration, which have one clock without it too, by slowdown.
     """
 
     low_mhz: float

@@ -19,6 +19,7 @@ from wastenot.kernels.forecast.observed import unreached_note
 from wastenot.kernels.forecast.result import Forecast
 from wastenot.kernels.natural.curves import KernelCurve, NaturalCurves
 from wastenot.kernels.natural.storage import curves_of, unpacked_timeline
+from wastenot.kernels.natural.whole import OneCap, WholeIteration, best_cap, whole_of_study
 from wastenot.planning.headline import Interval
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
@@ -31,7 +32,7 @@ BOUNDS = (0.0, 0.02, 0.05)
 
 CANNOT_TELL = (
     "Clocks below those seen: nothing was measured there, and forecasts for them rely on a model; where one cap for "
-    "all is below what a kernel was seen at, that kernel is taken at the most time and power that physics allows.",
+    "all is below what a kernel was seen at, that kernel's curve is extrapolated, and the interval allows for it.",
     "Memory clocks: the GPU does not change them by itself.",
     "How a locked clock differs from the same clock under the regulator: time is counted in cycles and should be the same; "
     "power is assumed to be the same within half a per cent. Only setting clocks would show it.",
@@ -46,7 +47,7 @@ CANNOT_TELL = (
 Loss = Literal["nothing", "some", "all", "unknown"]
 _NOTHING, _ALL = 0.1, 0.9  # of the clock's change that time follows: below and above, a kernel counts as losing none or all
 _LEAST_RANGE = 0.03  # relative, of clocks, below which a kernel says nothing
-_Z = NormalDist().inv_cdf(0.975)
+_Z, _Z95 = NormalDist().inv_cdf(0.975), (2.5, 97.5)
 _WAKE_KERNELS = 12  # whose wakes are shown
 _WAKE_S = 0.2
 _HEAVY_S = 0.08  # that heavy work lasts before a wake that is shown
@@ -95,7 +96,8 @@ class CapPlan:
     Attributes:
         max_slowdown: allowed.
         granularity: what gets a cap of its own.
-        energy_change, time_change: expected, against the default clocks, and the intervals that hold them with 95 %.
+        energy_change, time_change: expected, against the default clocks, and the intervals that hold them with 95 %; of one
+            cap, against a whole iteration at its common clock, else against each kernel by itself.
         cap_mhz: the one cap of all kernels; ``None`` where there is none, or kernels have their own.
     """
 
@@ -126,13 +128,15 @@ class Wake:
 class NaturalOverview:
     """What natural clocks say of a workload.
 
-    The fields, without ``wakes``, ``curves`` and ``plan``, are those of the JSON document ``wastenot.natural/1``.
+    The fields, without ``wakes``, ``curves``, ``plan`` and ``whole``, are those of the JSON document ``wastenot.natural/1``.
 
     Attributes:
         origin: of the measurements; plans are expected, and the forecast is one.
         seconds: device time that they took.
         auto_time_s, auto_energy_j: of an iteration at the default clocks, kernel by kernel.
         plans: of caps within the clocks seen, by kernel and with one cap for all.
+        iteration_mhz: clock that all kernels have in common in an iteration at the default clocks, as predicted.
+        iteration_limited: whether the power limit holds it there.
         forecast: what clocks would save, with the largest slowdown but one of :data:`BOUNDS`.
         cannot_tell: what these measurements leave open.
     """
@@ -147,11 +151,14 @@ class NaturalOverview:
     auto_energy_j: float
     kernels: tuple[KernelAtNaturalClocks, ...]
     plans: tuple[CapPlan, ...]
+    iteration_mhz: float
+    iteration_limited: bool
     forecast: Forecast | None
     notes: tuple[str, ...]
     cannot_tell: tuple[str, ...] = CANNOT_TELL
     curves: NaturalCurves = field(kw_only=True)
     plan: Plan = field(kw_only=True)
+    whole: WholeIteration = field(kw_only=True)
     wakes: tuple[Wake, ...] = field(kw_only=True, default=())
 
 
@@ -176,12 +183,7 @@ def natural_overview(
     planner = Planner(sweep)
     plans = [planner.plan(Objective("waste", bound)) for bound in BOUNDS]
     notes = [unreached_note(sweep)] if sweep.unreached else []
-    try:
-        whole = planner.at("iteration")
-        together = [whole.plan(Objective("waste", bound)) for bound in BOUNDS]
-    except BadInputError:
-        together = []
-        notes.append("no clock was seen for all kernels, so one cap for all cannot be evaluated")
+    whole = whole_of_study(held, sweep.workload, sweep.kernels, curves.curves)
     try:
         predicted = forecast(held, sweep.workload, max_slowdown=BOUNDS[1], core_only=True, draws=draws, seed=seed)
     except BadInputError as error:  # a card that no preset knows
@@ -212,11 +214,17 @@ def natural_overview(
         auto_time_s=float(time.sum()),
         auto_energy_j=float(energy.sum()),
         kernels=kernels,
-        plans=tuple(_cap_plan(plan, bound) for made in (plans, together) for plan, bound in zip(made, BOUNDS, strict=False)),
+        plans=(
+            *(_own_caps(plan, bound) for plan, bound in zip(plans, BOUNDS, strict=True)),
+            *(_one_cap(best_cap(whole, bound), bound) for bound in BOUNDS),
+        ),
+        iteration_mhz=whole.default.core_mhz,
+        iteration_limited=whole.default.limited,
         forecast=predicted,
         notes=(*curves.notes, *notes),
         curves=curves,
         plan=plans[1],
+        whole=whole,
         wakes=_wakes(held, sweep.workload, shown[:_WAKE_KERNELS]),
     )
 
@@ -255,18 +263,18 @@ def _kernel(
     )
 
 
-def _cap_plan(plan: Plan, bound: float) -> CapPlan:
+def _own_caps(plan: Plan, bound: float) -> CapPlan:
     headline = plan.headline
-    caps = {row.core_mhz for row in plan.assignments}
-    return CapPlan(
-        max_slowdown=bound,
-        granularity=plan.granularity,
-        energy_change=headline.energy_change,
-        energy_change_interval=headline.energy_change_interval,
-        time_change=headline.time_change,
-        time_change_interval=headline.time_change_interval,
-        cap_mhz=next(iter(caps)) if len(caps) == 1 else None,
-    )
+    energy, time = headline.energy_change_interval, headline.time_change_interval
+    return CapPlan(bound, plan.granularity, headline.energy_change, energy, headline.time_change, time, None)
+
+
+def _one_cap(best: OneCap | None, bound: float) -> CapPlan:
+    if best is None:
+        return CapPlan(bound, "iteration", 0.0, (0.0, 0.0), 0.0, (0.0, 0.0), None)
+    time, energy = best.change.tolist()
+    time_interval, energy_interval = ((float(low), float(high)) for low, high in np.percentile(best.drawn, _Z95, axis=0).T)
+    return CapPlan(bound, "iteration", energy, energy_interval, time, time_interval, best.core_mhz)
 
 
 def _wakes(study: Study, workload: str, kernels: Iterable[str]) -> tuple[Wake, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, Loss, NaturalOverview, Wake
+from wastenot.kernels.natural.whole import under_each_cap
 from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, specification_of, tooltips
 from wastenot.pages.formatting import (
@@ -51,7 +52,8 @@ def saving_figure(overview: NaturalOverview) -> Figure | None:
         return None
     digits, name = digits_within(plan.energy_change_interval), f"cap {plan.cap_mhz:,.0f}{SPACE}MHz"
     changed = plan.energy_change, plan.time_change
-    quantities = compared_iteration(overview.auto_energy_j, overview.auto_time_s, changed, plan.energy_change_interval)
+    before = overview.whole.default
+    quantities = compared_iteration(before.energy_j, before.time_s, changed, plan.energy_change_interval)
     note = f"An iteration at the default clocks and with a {name.replace('cap', 'cap of', 1)}. Axes do not begin at 0."
     note += " Line: the 95 % interval." if plan.energy_change_interval is not None else ""
     title = f"What one cap would save: {percent(-plan.energy_change, digits)}"
@@ -74,8 +76,10 @@ def curves_figure(overview: NaturalOverview) -> Figure:
         note += " Power and energy beyond 100 %: at clocks that the power limit does not allow a kernel by default."
     whole = _whole_rows(overview)
     if whole:
-        note = f"Thick: all kernels under one cap, the highest core clock allowed; ring: the cap of the headline. {note}"
-        note += " Below the clocks at which a kernel was seen, it counts under one cap with the most that physics allows."
+        note = (
+            f"Thick: a whole iteration under one cap, the highest core clock allowed; ring: the cap of the headline. {note}"
+        )
+        note += " Below the clocks at which a kernel was seen, its curve is extrapolated."
     colors = {_EACH: _EACH_COLOR} | ({_WHOLE: _WHOLE_COLOR} if whole else {})
     rows = [row | {"line": _EACH} for each in overview.kernels for row in _curve_rows(overview.curves[each.kernel], each)]
     plan = _of_one_cap(overview)
@@ -89,25 +93,14 @@ def curves_figure(overview: NaturalOverview) -> Figure:
 
 
 def _whole_rows(overview: NaturalOverview) -> list[dict[str, Any]]:
-    """All kernels together under one cap; the caps of plans are among these."""
-    pairs = [(each, overview.curves[each.kernel]) for each in overview.kernels]
-    low, high = min(float(curve.core_mhz[0]) for _, curve in pairs), max(each.auto_mhz for each, _ in pairs)
-    caps = [plan.cap_mhz for plan in overview.plans if plan.granularity == "iteration" and plan.cap_mhz is not None]
-    if low >= high:
-        return []
-    clocks = np.unique([*np.linspace(low, high, _POINTS), *caps])
-    time, energy = np.zeros(len(clocks)), np.zeros(len(clocks))
-    for kernel, curve in pairs:
-        capped = np.minimum(clocks, min(kernel.auto_mhz, float(curve.core_mhz[-1])))
-        seen = np.maximum(capped, curve.core_mhz[0])
-        seconds = kernel.count * curve.time_at(seen) * seen / capped  # below the clocks seen, the most that physics allows
-        time, energy = time + seconds, energy + seconds * curve.power_at(seen)
-    power = energy / time
-    return [
-        {"kernel": _WHOLE, "line": _WHOLE, "loses": "", **_at_clock(mhz, t, p), "time_tip": change(t - 1.0, 1),
-         "power_tip": change(p - 1.0, 1), "energy_tip": change(t * p - 1.0, 1)}
-        for mhz, t, p in zip(*(each.tolist() for each in (clocks, time / time[-1], power / power[-1])), strict=True)
-    ]  # fmt: skip
+    """A whole iteration under one cap; the caps of plans are among these."""
+    changes = 1.0 + under_each_cap(overview.whole)
+    rows = []
+    for mhz, (time, energy) in zip(overview.whole.costs.core_mhz.tolist(), changes.tolist(), strict=True):
+        of = {"time": time, "power": energy / time, "energy": energy}
+        tips: dict[str, object] = {f"{name}_tip": change(each - 1.0, 1) for name, each in of.items()}
+        rows.append({"kernel": _WHOLE, "line": _WHOLE, "loses": "", **_at_clock(mhz, time, of["power"]), **tips})
+    return rows
 
 
 def _at_clock(mhz: float, time: float, power: float) -> dict[str, object]:

@@ -82,7 +82,11 @@ def _basis(overview: NaturalOverview) -> Panel:
     shares: dict[Loss, float] = {"nothing": 0.0, "all": 0.0}
     for kernel in overview.kernels:
         shares[kernel.loses] = shares.get(kernel.loses, 0.0) + kernel.energy_share
-    lines = [Line("Kernels that lose almost nothing at a lower clock", f"{percent(shares['nothing'], 0)} of the energy")]
+    held = "held there by the power limit" if overview.iteration_limited else "below the power limit"
+    lines = [
+        Line("Clock of a whole iteration, predicted", f"{_mhz(overview.iteration_mhz)}, {held}"),
+        Line("Kernels that lose almost nothing at a lower clock", f"{percent(shares['nothing'], 0)} of the energy"),
+    ]
     if shares["all"] > 0.0:
         lines.append(Line("Kernels that lose nearly all", f"{percent(shares['all'], 0)} of the energy"))
     seen = f"of {len(overview.kernels)} kernels at {low:,.0f} to {_mhz(high)}; no clock was set."

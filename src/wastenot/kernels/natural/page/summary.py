@@ -26,9 +26,8 @@ def forecast_table(predicted: Forecast | None, *, beyond: bool = False) -> Table
         (f"{clock}, {slower}, from the default clocks alone", natural.without),
     ]
     within = [
-        (f"{caps} within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
-        for caps, found in (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
-        for each in found
+        (f"a cap for each kernel within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
+        for each in natural.within_range
     ]
     fields: tuple[Listed[tuple[str, Quantiles]], ...] = (
         Listed("What", lambda row: row[0], numeric=False),
@@ -61,12 +60,22 @@ def plans_table(overview: NaturalOverview) -> Table:
         Listed("95 %", _within, unknown=""),
         Listed("Time", lambda plan: plan.time_change, change),
     )
-    note = "Expected from measurements at natural clocks; where each kernel has a cap of its own, switching is assumed free."
+    note = (
+        f"Expected from measurements at natural clocks. One cap: of a whole iteration, in which {common_clock(overview)}. "
+        "Where each kernel has a cap of its own: of kernels by themselves, as if switching were free."
+    )
     plans = [plan for plan in overview.plans if plan.energy_change or plan.cap_mhz is not None]
     for limit in dict.fromkeys(plan.max_slowdown for plan in overview.plans if plan not in plans):
         if all(plan.max_slowdown != limit for plan in plans):
             note += f" At most {percent(limit, 0)} slower, no cap helps." if limit else " Without a slowdown, no cap helps."
     return listing("Plans of caps within the clocks seen", plans, fields, note)
+
+
+def common_clock(overview: NaturalOverview) -> str:
+    """At which clock the kernels of an iteration run, and why."""
+    warm = "" if overview.temperature_c is None else f" at {overview.temperature_c:.0f} °C"  # a warmer GPU is held lower
+    why = f"where the power limit holds them{warm}" if overview.iteration_limited else "with power to spare"
+    return f"all kernels run near {overview.iteration_mhz:,.0f} MHz, {why}"
 
 
 def _within(plan: CapPlan) -> str | None:
