@@ -121,6 +121,9 @@ def find_applicable(
     for granularity in _coarser(plan):
         if coarser is None:
             break
+        if plan.state == "natural":  # whose kernels had clocks of their own
+            rows.append(_no_plan(granularity, "all run at one clock: see wastenot kernel natural"))
+            continue
         try:
             made = coarser(granularity)
             switched = unit_settings(made.assignments)
