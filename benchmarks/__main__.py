@@ -10,7 +10,7 @@ from benchmarks.verdict import Verdict
 NAMES = (
     "commands", "pipeline-h200", "pipeline-confidence", "plan", "profile", "coverage", "search", "sensor",
     "latency", "h200", "h200-fit", "regulator", "forecast", "pipeline-measured", "pipeline-run", "natural-forecast",
-    "iteration", "straggler", "ddp", "tune", "proxy", "serving-fits", "jobs", "jobs-overlap", "jobs-changes",
+    "iteration", "one-cap", "straggler", "ddp", "tune", "proxy", "serving-fits", "jobs", "jobs-overlap", "jobs-changes",
     "job-limits",
     "serving-kernels", "serving-policies", "serve-control", "serve-live", "serving-attack", "cluster-speed",
     "serving-speed", "cluster-forecast", "cluster-policies", "cluster-emergencies", "cluster-unseen", "budget",

@@ -23,7 +23,7 @@ from wastenot.sweeping.announce import announcement
         (["kernel", "sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db", "--search", "model"],
          "at most 234 points"),
         (["kernel", "sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db", "--budget", "30m"],
-         "it ends after 30"),
+         "no more are begun after 30"),
         (["kernel", "natural", "gpt3-small", "--device", "sim:h200"], "at natural clocks, none set"),
         (["kernel", "run", "gpt3-small", "--device", "sim:h200", "--out", "all"], "10 times each = 920 points"),
     ],
