@@ -121,7 +121,7 @@ def megahertz(clock_mhz: float | None) -> str:
     return "auto" if clock_mhz is None else f"{clock_mhz:,.6g}"
 
 
-setting_text = partial(settings.setting_text, number=",.6g", space=SPACE)
+setting_text = partial(settings.setting_text, number=",.0f", space=SPACE)
 
 
 def clocks_text(setting: Setting) -> str:
